@@ -6,24 +6,25 @@
     python3 experiments/baselines/checkpoint_in_pytorch.py --check --program build/release/bin/convscope
 
 The first command writes a state_dict that the model of the same name loads: a class of this file, or for
-ResNet-18 and MobileNet v2 a model of torchvision. The second command trains LeNet-5, ResNet-18, MobileNet v1
-and v2 a little on built-in digits. It loads each network into PyTorch and compares the logits of random images
-with those of `convscope op net`. Weights are [K,C/G,R,S] in both systems, so nothing is transposed. Exit code 1
+ResNet-18 and MobileNet v2 a model of torch_networks.py or torchvision. The second command trains LeNet-5,
+ResNet-18, MobileNet v1 and v2 a little on built-in digits. It loads each network into PyTorch and compares the
+logits of random images with those of `convscope op net`. Weights are [K,C/G,R,S] in both systems, so nothing is transposed. Exit code 1
 when a logit differs by more than 1e-5 of the largest logit, or a name has no counterpart; 77 without PyTorch.
 """
 import argparse
-import json
 import pathlib
 import re
-import struct
-import subprocess
 import sys
 import tempfile
 
 try:
     import numpy as np
     import torch
+    import torch_networks
+    from onnx_vs_convscope import ours
+    from processes import run as call
     from torch import nn
+    from weights import load, read_safetensors
 except ImportError as error:
     print(f"skipped: {error}")
     sys.exit(77)
@@ -56,39 +57,6 @@ class LeNet5(nn.Module):
         return self.fc3(self.fc2(self.fc1(x).relu()).relu())
 
 
-class BasicBlock(nn.Module):
-    def __init__(self, channels, kernels, stride):
-        super().__init__()
-        self.conv1 = nn.Conv2d(channels, kernels, 3, stride, 1, bias=False)
-        self.bn1 = nn.BatchNorm2d(kernels)
-        self.conv2, self.bn2 = nn.Conv2d(kernels, kernels, 3, 1, 1, bias=False), nn.BatchNorm2d(kernels)
-        self.downsample = None
-        if stride != 1 or channels != kernels:
-            self.downsample = nn.Sequential(nn.Conv2d(channels, kernels, 1, stride, bias=False),
-                                            nn.BatchNorm2d(kernels))
-
-    def forward(self, x):
-        y = self.bn2(self.conv2(self.bn1(self.conv1(x)).relu()))
-        return (y + (x if self.downsample is None else self.downsample(x))).relu()
-
-
-class ResNet18(nn.Module):
-    def __init__(self, classes=10, channels=1):
-        super().__init__()
-        self.conv1, self.bn1 = nn.Conv2d(channels, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64)
-        self.maxpool = nn.MaxPool2d(3, 2, 1)
-        widths = [64, 64, 128, 256, 512]
-        for i in range(1, 5):
-            setattr(self, f"layer{i}", nn.Sequential(BasicBlock(widths[i - 1], widths[i], 1 if i == 1 else 2),
-                                                     BasicBlock(widths[i], widths[i], 1)))
-        self.fc = nn.Linear(512, classes)
-
-    def forward(self, x):
-        x = self.maxpool(self.bn1(self.conv1(x)).relu())
-        x = self.layer4(self.layer3(self.layer2(self.layer1(x))))
-        return self.fc(x.mean((2, 3)))
-
-
 class MobileNetV1(nn.Module):
     def __init__(self, classes=10, channels=1):
         super().__init__()
@@ -107,57 +75,9 @@ class MobileNetV1(nn.Module):
         return self.fc(self.model(x).mean((2, 3)))
 
 
-class InvertedResidual(nn.Module):
-    def __init__(self, channels, kernels, stride, expansion):
-        super().__init__()
-        wide = channels * expansion
-        self.conv = nn.Sequential(*([conv_norm_relu6(channels, wide, 1)] if expansion != 1 else []),
-                                  conv_norm_relu6(wide, wide, 3, stride, wide),
-                                  nn.Conv2d(wide, kernels, 1, bias=False), nn.BatchNorm2d(kernels))
-        self.adds = stride == 1 and channels == kernels
-
-    def forward(self, x):
-        return x + self.conv(x) if self.adds else self.conv(x)
-
-
-def conv_norm_relu6(channels, kernels, size, stride=1, groups=1):
-    return nn.Sequential(nn.Conv2d(channels, kernels, size, stride, size // 2, groups=groups, bias=False),
-                         nn.BatchNorm2d(kernels), nn.ReLU6())
-
-
-class MobileNetV2(nn.Module):
-    def __init__(self, classes=10, channels=1):
-        super().__init__()
-        blocks = [conv_norm_relu6(channels, 32, 3, 2)]
-        before = 32
-        for expansion, kernels, count, stride in ((1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2),
-                                                  (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1)):
-            for i in range(count):
-                blocks.append(InvertedResidual(before, kernels, stride if i == 0 else 1, expansion))
-                before = kernels
-        self.features = nn.Sequential(*blocks, conv_norm_relu6(before, 1280, 1))
-        self.classifier = nn.Sequential(nn.Dropout(0.2), nn.Linear(1280, classes))
-
-    def forward(self, x):
-        return self.classifier(self.features(x).mean((2, 3)))
-
-
-MODELS = {"lenet5": LeNet5, "resnet18": ResNet18, "mobilenet_v1": MobileNetV1,
-          "mobilenet_v2": MobileNetV2}
-
-
-def read_checkpoint(path):
-    """Returns {name: array} of parameters and buffers; the optimiser's state (optimizer/...) is left out."""
-    raw = path.read_bytes()
-    length = struct.unpack("<Q", raw[:8])[0]
-    out = {}
-    for name, entry in json.loads(raw[8:8 + length]).items():
-        if name == "__metadata__" or name.startswith("optimizer/"):
-            continue
-        begin, end = entry["data_offsets"]
-        values = np.frombuffer(raw[8 + length + begin:8 + length + end], dtype=np.float32)
-        out[name] = values.reshape(entry["shape"])
-    return out
+MODELS = {"lenet5": LeNet5, "resnet18": lambda: torch_networks.resnet18(classes=10, channels=1),
+          "mobilenet_v1": MobileNetV1,
+          "mobilenet_v2": lambda: torch_networks.mobilenet_v2(classes=10, channels=1)}
 
 
 def renamed(name, model):
@@ -170,13 +90,12 @@ def renamed(name, model):
 
 
 def state_dict(path, model):
-    return {renamed(name, model): torch.from_numpy(value.copy())
-            for name, value in read_checkpoint(path).items()}
+    return {renamed(name, model): value for name, value in read_safetensors(path).items()}
 
 
 def model_of(path):
     """Returns which of the models a checkpoint holds."""
-    names = read_checkpoint(path).keys()
+    names = read_safetensors(path).keys()
     for model, name in (("lenet5", "c1.weight"), ("mobilenet_v1", "block1.depthwise.weight"),
                         ("resnet18", "layer1.0.conv1.weight"),
                         ("mobilenet_v2", "features.1.conv.0.0.weight")):
@@ -185,23 +104,9 @@ def model_of(path):
     sys.exit(f"expected a checkpoint of {', '.join(MODELS)}, got {path} with {', '.join(sorted(names)[:3])}, ...")
 
 
-def load(network, state):
-    missing, unexpected = network.load_state_dict(state, strict=False)
-    missing = [name for name in missing if not name.endswith("num_batches_tracked")]
-    if missing or unexpected:
-        sys.exit(f"names differ: only in PyTorch {missing}, only in Convscope {unexpected}")
-    return network.eval()
-
-
-def call(*words):
-    done = subprocess.run([str(word) for word in words], capture_output=True, text=True)
-    if done.returncode != 0:
-        sys.exit(f"{' '.join(map(str, words))}\n{done.stderr}")
-
-
 def networks(model):
     """Returns the networks into which the checkpoint is loaded, by name."""
-    yield "the class in this file", MODELS[model]()
+    yield "the class in this file" if NAMES[model] else "torch_networks.py", MODELS[model]()
     try:
         import torchvision
     except ImportError:
@@ -223,15 +128,12 @@ def check(program):
     for model in MODELS:
         with tempfile.TemporaryDirectory() as folder:
             folder = pathlib.Path(folder)
-            call(program, "run", "quickstart", "data.train_size=128", "data.test_size=32",
-                 "data.batch_size=32", "train.epochs=1", "optim={type: adam, lr: 0.001}", "expect=null",
-                 f"model={{type: {model}}}", "name=torch", "-o", folder / "runs", "-q")
+            call([program, "run", "quickstart", "data.train_size=128", "data.test_size=32",
+                  "data.batch_size=32", "train.epochs=1", "optim={type: adam, lr: 0.001}", "expect=null",
+                  f"model={{type: {model}}}", "name=torch", "-o", folder / "runs", "-q"])
             run = folder / "runs/torch/latest"
             x = np.random.default_rng(1).standard_normal((16, 1, 28, 28)).astype(np.float32)
-            np.save(folder / "x.npy", x)
-            call(program, "op", "net", run / "config.yaml", "--x", folder / "x.npy", "--weights",
-                 run / "ckpt/best.safetensors", "--out-y", folder / "y.npy")
-            want = np.load(folder / "y.npy")
+            want = ours(program, run, x, folder)
             for name, network in networks(model):
                 state = state_dict(run / "ckpt/best.safetensors", model)
                 with torch.inference_mode():
@@ -256,7 +158,7 @@ def main():
         words.error("expected CHECKPOINT and --to FILE, or --check and --program PROGRAM")
     model = model_of(args.checkpoint)
     state = state_dict(args.checkpoint, model)
-    torch.save(state, args.to)
+    torch.save({name: torch.from_numpy(value.copy()) for name, value in state.items()}, args.to)
     print(f"{model}: {len(state)} tensors in {args.to}")
     return 0
 

@@ -26,12 +26,13 @@ import json
 import math
 import pathlib
 import statistics
-import subprocess
 import sys
 import tempfile
 
 import portions
+import processes
 import torch
+from torch_timing import captured, mean_ms
 
 DIRECTIONS = ("forward", "backward_data", "backward_weight")
 DTYPES = {"f32": torch.float32, "tf32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16}
@@ -56,25 +57,8 @@ def parse(text):
 
 def captured_us(run):
     """Returns the median time of one run, in microseconds."""
-    stream = torch.cuda.Stream()
-    stream.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(stream):
-        for _ in range(3):
-            run()
-    torch.cuda.current_stream().wait_stream(stream)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        for _ in range(REPEATS):
-            run()
-    times = []
-    for _ in range(REPLAYS):
-        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        begin.record()
-        graph.replay()
-        end.record()
-        end.synchronize()
-        times.append(1000 * begin.elapsed_time(end) / REPEATS)
-    return statistics.median(times)
+    graph = captured(lambda: [run() for _ in range(REPEATS)], 1)
+    return statistics.median(1000 * mean_ms(graph.replay) / REPEATS for _ in range(REPLAYS))
 
 
 def pytorch_us(z, direction, precision, channels_last):
@@ -108,29 +92,25 @@ def lines_of(shapes):
     return list(dict.fromkeys(line for line in lines if line))
 
 
+def bench(arguments, lines, direction, weights, *options):
+    """Returns rows of `convscope bench conv2d` for the lines."""
+    with tempfile.NamedTemporaryFile("w", suffix=".txt") as shapes:
+        shapes.write("\n".join(lines) + "\n")
+        shapes.flush()
+        command = [arguments.program, "bench", "conv2d", "--device", "cuda", "--direction", direction, "--weights",
+                   weights, "--shapes", shapes.name, *options]
+        command += ["--batch", arguments.batch] if arguments.batch else []
+        return processes.bench(command, codes=(0, 1))["rows"]
+
+
 def ours(arguments, lines):
     """Returns rows of `convscope bench conv2d` for the lines, by problem and direction."""
-    with tempfile.TemporaryDirectory() as folder:
-        path, shapes = pathlib.Path(folder) / "ours.json", pathlib.Path(folder) / "problems.txt"
-        shapes.write_text("\n".join(lines) + "\n")
-        command = [arguments.program, "bench", "conv2d", "--device", "cuda", "--algorithm", arguments.algorithm,
-                   "--precision", arguments.precision, "--direction", arguments.direction, "--min-time",
-                   str(arguments.min_time), "--json", str(path), "--shapes", str(shapes)]
-        if arguments.layout != "nchw":
-            command += ["--layout", arguments.layout]
-        if arguments.weights != "once":
-            command += ["--weights", arguments.weights]
-        if arguments.batch:
-            command += ["--batch", str(arguments.batch)]
-        done = subprocess.run(command, capture_output=True, text=True)
-        if done.returncode not in (0, 1) or not path.exists() or not path.read_text():
-            sys.exit(f"failed: {' '.join(command)}\n{done.stderr}")
-        if done.returncode != 0:
-            print(done.stderr[-2000:], file=sys.stderr)
-        groups = {}
-        for row in json.loads(path.read_text())["rows"]:
-            groups.setdefault((row["problem"], row["direction"]), []).append(row)
-        return groups
+    groups = {}
+    for row in bench(arguments, lines, arguments.direction, arguments.weights, "--algorithm", arguments.algorithm,
+                     "--precision", arguments.precision, "--min-time", arguments.min_time,
+                     *(["--layout", arguments.layout] if arguments.layout != "nchw" else [])):
+        groups.setdefault((row["problem"], row["direction"]), []).append(row)
+    return groups
 
 
 def row_of(arguments, problem, direction, ours_here):
@@ -154,6 +134,12 @@ def row_of(arguments, problem, direction, ours_here):
             "best": best and best["algorithm"], "best_us": best and us(best),
             "auto": chosen and chosen["algorithm"], "auto_us": chosen and us(chosen),
             "pytorch_nchw_us": baseline["nchw"], "pytorch_nhwc_us": baseline["nhwc"]}
+
+
+def save(arguments, rows):
+    if arguments.json:
+        out = {"device": torch.cuda.get_device_name(), "pytorch": torch.__version__, "rows": rows}
+        pathlib.Path(arguments.json).write_text(json.dumps(out, indent=1) + "\n")
 
 
 def geometric_mean(values):

@@ -15,13 +15,13 @@ units of eps * max(conv(|x|, |w|)). Exit code 1 when an error of Convscope excee
 import argparse
 import pathlib
 import random
-import subprocess
 import sys
 import tempfile
 
 import numpy as np
 import torch
 import torch.nn.functional as F
+from processes import run
 
 EPS = 2.0 ** -23
 GROWTH = {"reference": 1.0, "im2col_gemm": 4.0, "im2col_gemm_eigen": 4.0, "direct": 4.0,
@@ -87,11 +87,8 @@ def convscope(program, folder, problem, algorithm, has_bias):
         command += ["--b", folder / "b.npy"]
     for name in TENSORS:
         command += [f"--out-{name}", folder / f"{name}.npy"]
-    done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
-    if done.returncode == REFUSED:
+    if run(command, codes=(0, REFUSED)).returncode == REFUSED:
         return None
-    if done.returncode != 0:
-        sys.exit(f"failed: {' '.join(str(word) for word in command)}\n{done.stderr}")
     return [np.load(folder / f"{name}.npy").astype(np.float64) for name in TENSORS]
 
 

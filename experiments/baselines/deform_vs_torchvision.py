@@ -47,7 +47,6 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import time
 
 import portions
 import processes
@@ -56,6 +55,7 @@ try:
     import numpy as np
     import torch
     import torchvision
+    from torch_timing import mean_ms
 except ImportError as error:
     print(f"skipped: {error}")
     sys.exit(77)
@@ -202,9 +202,7 @@ def growth_on_gpu(z):
 
 
 def algorithms_on_gpu(program):
-    done = subprocess.run([program, "info", "--json"], capture_output=True, text=True)
-    if done.returncode != 0:
-        sys.exit(f"failed: {program} info --json\n{done.stderr}")
+    done = processes.run([program, "info", "--json"])
     return list(json.loads(done.stdout)["deform_conv2d_algorithms"]["cuda"])
 
 
@@ -296,39 +294,22 @@ def sizes_of(text):
 
 def our_times(args, problem):
     """Returns {direction: median ms} of one process."""
-    with tempfile.TemporaryDirectory() as name:
-        path = pathlib.Path(name) / "bench.json"
-        command = [args.program, "--threads", args.threads, "bench", "deform_conv2d", "--problem", problem,
-                   "--algorithm", args.algorithm, "--clock", args.clock, "--min-time", args.min_time,
-                   "--json", path]
-        done = subprocess.run([str(word) for word in command], capture_output=True, text=True,
-                              env=processes.environment(args.threads))
-        if done.returncode != 0:
-            sys.exit(f"failed: {' '.join(str(word) for word in command)}\n{done.stderr}{done.stdout}")
-        rows = json.loads(path.read_text())["rows"]
+    rows = processes.bench([args.program, "--threads", args.threads, "bench", "deform_conv2d", "--problem", problem,
+                            "--algorithm", args.algorithm, "--clock", args.clock, "--min-time", args.min_time],
+                           env=processes.environment(args.threads))["rows"]
     return {row["direction"]: row["median_ms"] for row in rows}
-
-
-def median_ms(run, args):
-    clock = time.process_time if args.clock == "cpu" else time.perf_counter
-    run()
-    times = []
-    while len(times) < 5 or sum(times) < args.min_time:
-        begin = clock()
-        run()
-        times.append(clock() - begin)
-    return 1000 * statistics.median(times)
 
 
 def their_times(args, problem):
     z = sizes_of(problem)
     arrays = random_numbers(z, np.random.default_rng(1))
     t = {name: torch.from_numpy(a) for name, a in arrays.items()}
+    timed = lambda call: processes.median_ms(call, args.min_time, args.clock, least=5)
     with torch.no_grad():
-        forward = median_ms(lambda: deform(z, t), args)
+        forward = timed(lambda: deform(z, t))
     leaves = [t[name].requires_grad_(True) for name in ("x", "offset", "mask", "w")]
     y = deform(z, t)
-    return forward, median_ms(lambda: torch.autograd.grad(y, leaves, t["dy"], retain_graph=True), args)
+    return forward, timed(lambda: torch.autograd.grad(y, leaves, t["dy"], retain_graph=True))
 
 
 def times(args):
@@ -371,16 +352,7 @@ def queued_us(run, calls=10, times=15):
     for _ in range(3):
         run()
     torch.cuda.synchronize()
-    samples = []
-    for _ in range(times):
-        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        begin.record()
-        for _ in range(calls):
-            run()
-        end.record()
-        end.synchronize()
-        samples.append(1000 * begin.elapsed_time(end) / calls)
-    return statistics.median(samples)
+    return 1000 * statistics.median(mean_ms(run, calls) for _ in range(times))
 
 
 def torchvision_us(problem, precision):
@@ -405,17 +377,11 @@ def torchvision_us(problem, precision):
 def our_rows(args, precision, problems):
     """Returns for each problem {direction: row of `bench deform_conv2d`}, with the choice of `auto` or with
     --algorithm."""
-    with tempfile.TemporaryDirectory() as name:
-        path = pathlib.Path(name) / "bench.json"
-        command = [args.program, "bench", "deform_conv2d", "--device", args.device, "--algorithm",
-                   args.algorithm, "--precision", precision, "--weights", args.weights, "--min-time", "0.05",
-                   "--json", path]
-        for problem in problems:
-            command += ["--problem", problem]
-        done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
-        if not path.exists() or not path.read_text():
-            sys.exit(f"failed: {' '.join(str(word) for word in command)}\n{done.stderr}{done.stdout}")
-        rows = json.loads(path.read_text())["rows"]
+    command = [args.program, "bench", "deform_conv2d", "--device", args.device, "--algorithm", args.algorithm,
+               "--precision", precision, "--weights", args.weights, "--min-time", 0.05]
+    for problem in problems:
+        command += ["--problem", problem]
+    rows = processes.bench(command, codes=(0, 1))["rows"]
     texts = list(dict.fromkeys(row["problem"] for row in rows))  # in the order of the problems
     return [{row["direction"]: row for row in rows if row["problem"] == text} for text in texts]
 

@@ -13,35 +13,25 @@ With --density 0.2,0.1 the script times pruned layers of Convscope only: int8_bl
 and of 16x4 in 1x1 layers. It is compared with int8_gemm on the same layer without pruning.
 """
 import argparse
-import json
-import pathlib
-import subprocess
 import sys
-import tempfile
 
 import torch
-from conv2d_gpu_vs_pytorch import geometric_mean, parse, pytorch_us
+from conv2d_gpu_vs_pytorch import bench, geometric_mean, lines_of, parse, pytorch_us, save
 
 
-def bench(program, shapes, batch, options, direction="forward", weights="often"):
+def rows_by_problem(arguments, lines, *options, direction="forward", weights="often"):
     """Returns rows of `convscope bench conv2d`, by problem without its types."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = pathlib.Path(folder) / "rows.json"
-        command = [program, "bench", "conv2d", "--device", "cuda", "--direction", direction, "--min-time",
-                   "0.01", "--weights", weights, "--json", str(path), *options]
-        if batch:
-            command += ["--batch", str(batch)]
-        for shape in shapes:
-            command += ["--shapes", shape]
-        done = subprocess.run(command, capture_output=True, text=True)
-        if not path.exists() or not path.read_text():
-            sys.exit(f"failed: {' '.join(command)}\n{done.stderr}")
-        found = {}
-        for row in json.loads(path.read_text())["rows"]:
-            kept = [word for word in row["problem"].split(",")
-                    if word.split("=")[0] not in ("types", "dtype", "layout", "precision")]
-            found.setdefault(",".join(kept), []).append(row)
-        return found
+    found = {}
+    for row in bench(arguments, lines, direction, weights, "--min-time", 0.01, *options):
+        kept = [word for word in row["problem"].split(",")
+                if word.split("=")[0] not in ("types", "dtype", "layout", "precision")]
+        found.setdefault(",".join(kept), []).append(row)
+    return found
+
+
+def lines_with_blocks(shapes, rows=16):
+    """Returns the problems of the files whose weights consist of blocks of so many rows."""
+    return [line for line in lines_of(shapes) if parse(line)["k"] % rows == 0 and parse(line)["groups"] == 1]
 
 
 def best(rows):
@@ -68,20 +58,14 @@ def blocks_of(line, density):
 
 def pruned(arguments, densities):
     """Returns the rows of pruned layers, each with the time of int8_gemm on the dense layer."""
-    lines = [line.split("#")[0].strip() for file in arguments.shapes
-             for line in pathlib.Path(file).read_text().splitlines()]
-    lines = list(dict.fromkeys(line for line in lines if line and parse(line)["k"] % 16 == 0 and
-                               parse(line)["groups"] == 1))
-    with tempfile.TemporaryDirectory() as folder:
-        def rows_of(problems, algorithm):
-            path = pathlib.Path(folder) / "problems.txt"
-            path.write_text("\n".join(problems) + "\n")
-            return list(bench(arguments.program, [str(path)], arguments.batch,
-                              ["--types", "u8:i8:i32:u8", "--algorithm", algorithm]).values())
-        dense = rows_of(lines, "int8_gemm")
-        wanted = [(i, f"{shape}, {1 - density:.0%} zeros", problem) for i, line in enumerate(lines)
-                  for density in densities for shape, problem in blocks_of(line, density).items()]
-        sparse = rows_of([problem for _, _, problem in wanted], "int8_block_sparse")
+    def rows_of(problems, algorithm):
+        return list(rows_by_problem(arguments, problems, "--types", "u8:i8:i32:u8", "--algorithm", algorithm).values())
+
+    lines = lines_with_blocks(arguments.shapes)
+    dense = rows_of(lines, "int8_gemm")
+    wanted = [(i, f"{shape}, {1 - density:.0%} zeros", problem) for i, line in enumerate(lines)
+              for density in densities for shape, problem in blocks_of(line, density).items()]
+    sparse = rows_of([problem for _, _, problem in wanted], "int8_block_sparse")
     rows = [{"problem": line, "wrong": wrong_of(dense[i]), "int8_gemm_us": best(dense[i]), "int8_block_sparse_us": {}}
             for i, line in enumerate(lines)]
     for (i, name, _), found in zip(wanted, sparse):
@@ -100,25 +84,11 @@ def pruned(arguments, densities):
     return rows
 
 
-def save(arguments, rows):
-    if arguments.json:
-        pathlib.Path(arguments.json).write_text(json.dumps(
-            {"device": torch.cuda.get_device_name(), "pytorch": torch.__version__, "rows": rows}, indent=1) + "\n")
-    return 1 if any(row["wrong"] for row in rows) else 0
-
-
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--program", default="build/release/bin/convscope")
-    parser.add_argument("--shapes", action="append", required=True)
-    parser.add_argument("--batch", type=int, default=32)
-    parser.add_argument("--density", help="shares of the weights that are kept: only pruned layers")
-    parser.add_argument("--json")
-    arguments = parser.parse_args()
-    if arguments.density:
-        return save(arguments, pruned(arguments, [float(word) for word in arguments.density.split(",")]))
+def dense_layers(arguments):
+    """Returns the rows of layers without pruning."""
     torch.backends.cudnn.benchmark = True
-    ask = lambda *options: bench(arguments.program, arguments.shapes, arguments.batch, options)
+    lines = lines_of(arguments.shapes)
+    ask = lambda *options: rows_by_problem(arguments, lines, *options)
     bytes_rows = ask("--types", "u8:i8:i32:u8")
     f32_rows = ask("--algorithm", "auto")
     f16_rows = ask("--algorithm", "auto", "--precision", "f16")
@@ -138,7 +108,23 @@ def main():
         ratios = [row[what] / row["int8_us"] for row in rows if row[what] > 0]
         print(f"{what[:-3]:12s} / int8: geometric mean {geometric_mean(ratios):.2f}, least {min(ratios):.2f}, "
               f"{len(ratios)} problems")
-    return save(arguments, rows)
+    return rows
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--program", default="build/release/bin/convscope")
+    parser.add_argument("--shapes", action="append", required=True)
+    parser.add_argument("--batch", type=int, default=32)
+    parser.add_argument("--density", help="shares of the weights that are kept: only pruned layers")
+    parser.add_argument("--json")
+    arguments = parser.parse_args()
+    if arguments.density:
+        rows = pruned(arguments, [float(word) for word in arguments.density.split(",")])
+    else:
+        rows = dense_layers(arguments)
+    save(arguments, rows)
+    return 1 if any(row["wrong"] for row in rows) else 0
 
 
 if __name__ == "__main__":

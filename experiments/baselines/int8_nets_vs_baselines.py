@@ -27,15 +27,14 @@ import argparse
 import json
 import os
 import pathlib
-import random
 import subprocess
 import sys
 import tempfile
-import time
 
 import net_table
-from nets_vs_baselines import called, default_python
-from processes import environment, on_cores, peak_bytes
+from images import write_cifar
+from nets_vs_baselines import called
+from processes import bench, default_python, environment, on_cores, peak_bytes, repeated_ms
 
 TOLERANCE = 0.02  # of the norm of the logits
 IMAGE = 224
@@ -45,19 +44,10 @@ BASELINES = {"OpenVINO int8": ("openvino", "int8"), "ONNX Runtime int8": ("onnxr
          "OpenVINO f32": ("openvino", "f32")}
 
 
-def random_cifar(folder):
-    """Writes files in CIFAR-10's format with random pixels: nothing is downloaded."""
-    rng = random.Random(1)
-    folder.mkdir(parents=True)
-    for name in [f"data_batch_{i}" for i in range(1, 6)] + ["test_batch"]:
-        (folder / f"{name}.bin").write_bytes(
-            b"".join(bytes([rng.randrange(10)]) + rng.randbytes(3072) for _ in range(16)))
-
-
 def prepare(args, folder):
     """Trains the network in int8 and in f32. Writes the runs, their ONNX files, images and Convscope's logits for
     them."""
-    random_cifar(folder / "data/cifar10")
+    write_cifar(folder / "data/cifar10", 80, 16)
     for form, more in (("int8", ["quant={w_bits: 8, a_bits: 8, execute: int8}"]), ("f32", [])):
         called([args.program, "run", f"cifar10_{args.net}", "data.root=data", "model.stem=imagenet",
                 "train.epochs=1", "data.batch_size=16", "data.limit=32", "optim.lr=0.001", "expect=null",
@@ -134,16 +124,7 @@ def child(folder, system, form, batch, threads, seconds, clock):
     out = {"version": version, "error": error_of(run(), want)}
     if not out["error"] <= TOLERANCE:
         return out
-    warm = time.perf_counter() + 0.2 * seconds
-    while time.perf_counter() < warm:
-        run()
-    now = time.process_time if clock == "cpu" else time.perf_counter
-    times, end = [], time.perf_counter() + seconds
-    while len(times) < 3 or time.perf_counter() < end:
-        start = now()
-        run()
-        times.append(1e3 * (now() - start))
-    return {**out, "ms": times, "process": peak_bytes()}
+    return {**out, "ms": repeated_ms(run, seconds, clock), "process": peak_bytes()}
 
 
 def baseline_turn(args, folder, system, form, batch, threads):
@@ -153,11 +134,10 @@ def baseline_turn(args, folder, system, form, batch, threads):
 
 
 def our_turn(args, folder, form, batch, threads):
-    called([args.program, "bench", "net", f"runs/{form}", "--batch", batch, "--mode", "inference", "--image",
-            f"3x{IMAGE}x{IMAGE}", "--threads", threads, "--min-time", args.seconds, "--rounds", 3, "--clock",
-            args.clock, "--json", "net.json", "-q"], "convscope bench net", cwd=folder,
-           env=environment(threads), preexec_fn=on_cores(threads, args.pin))
-    row = json.loads((folder / "net.json").read_text())["rows"][0]
+    row, = bench([args.program, "bench", "net", f"runs/{form}", "--batch", batch, "--mode", "inference", "--image",
+                  f"3x{IMAGE}x{IMAGE}", "--threads", threads, "--min-time", args.seconds, "--rounds", 3, "--clock",
+                  args.clock, "-q"], cwd=folder, env=environment(threads),
+                 preexec_fn=on_cores(threads, args.pin))["rows"]
     return {"ms": [row["median_ms"]], "min": row["min_ms"], "process": row["process_peak_bytes"]}
 
 

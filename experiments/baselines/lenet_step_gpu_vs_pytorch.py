@@ -19,62 +19,36 @@ measured by CUDA events over many steps.
     --seconds
 """
 import argparse
-import json
-import pathlib
 import statistics
-import subprocess
 import sys
-import tempfile
 
 import portions
+from processes import bench
 
 CASES = [(1, 28, 5, 64), (1, 28, 5, 256), (1, 28, 5, 1024), (3, 32, 7, 4), (3, 32, 7, 8)]
 KINDS = ["eager", "CUDA graph", "compile + graph", "autotune + graph"]
 
 
-def lenet(torch, channels, size, kernel):
-    nn = torch.nn
-    left = ((size - kernel + 1) // 2 - kernel + 1) // 2
-    return nn.Sequential(nn.Conv2d(channels, 6, kernel), nn.ReLU(), nn.MaxPool2d(2),
-                         nn.Conv2d(6, 16, kernel), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(),
-                         nn.Linear(16 * left * left, 120), nn.ReLU(), nn.Linear(120, 84), nn.ReLU(),
-                         nn.Linear(84, 10)).cuda()
-
-
-def median_us(torch, run, seconds):
+def median_us(run, seconds):
     """Returns the median time of run() in microseconds.
 
     A sample is the mean of 10 runs. At least 5 samples are taken, and more until `seconds` have passed.
     """
-    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    from torch_timing import mean_ms
+
     per_sample, samples, total = 10, [], 0.0
     while total < seconds * 1e6 or len(samples) < 5:
-        begin.record()
-        for _ in range(per_sample):
-            run()
-        end.record()
-        end.synchronize()
-        samples.append(begin.elapsed_time(end) * 1e3 / per_sample)
+        samples.append(1e3 * mean_ms(run, per_sample))
         total += samples[-1] * per_sample
     return statistics.median(samples)
 
 
-def captured(torch, step):
-    side = torch.cuda.Stream()
-    side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side):
-        for _ in range(11):
-            step()
-    torch.cuda.current_stream().wait_stream(side)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        step()
-    return graph.replay
-
-
 def torch_us(torch, kind, channels, size, kernel, batch, seconds):
+    from torch_networks import lenet5
+    from torch_timing import captured
+
     torch.manual_seed(0)
-    model = lenet(torch, channels, size, kernel)
+    model = lenet5(channels, size, kernel=kernel).cuda()
     x = torch.randn(batch, channels, size, size, device="cuda")
     labels = torch.randint(0, 10, (batch,), device="cuda")
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-5, momentum=0.9, foreach=True)
@@ -92,21 +66,15 @@ def torch_us(torch, kind, channels, size, kernel, batch, seconds):
 
     for _ in range(5):
         step()
-    run = captured(torch, step) if kind in ("CUDA graph", "autotune + graph") else step
-    return median_us(torch, run, seconds)
+    run = captured(step, 11).replay if kind in ("CUDA graph", "autotune + graph") else step
+    return median_us(run, seconds)
 
 
 def ours(program, channels, size, kernel, batch, seconds):
-    with tempfile.TemporaryDirectory() as folder:
-        path = pathlib.Path(folder) / "net.json"
-        command = [program, "bench", "net", "lenet5", "--device", "cuda", f"model.kernel_size={kernel}",
-                   "--image", f"{channels}x{size}x{size}", "--classes", "10", "--mode", "train",
-                   "--batch", str(batch), "--min-time", str(seconds), "--json", str(path), "-q"]
-        done = subprocess.run(command, capture_output=True, text=True)
-        if done.returncode != 0:
-            sys.exit(done.stderr)
-        row = json.loads(path.read_text())["rows"][0]
-        return row["median_ms"] * 1e3, row["execution"]
+    row, = bench([program, "bench", "net", "lenet5", "--device", "cuda", f"model.kernel_size={kernel}", "--image",
+                  f"{channels}x{size}x{size}", "--classes", 10, "--mode", "train", "--batch", batch, "--min-time",
+                  seconds, "-q"])["rows"]
+    return row["median_ms"] * 1e3, row["execution"]
 
 
 def main():

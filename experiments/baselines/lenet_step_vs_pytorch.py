@@ -11,52 +11,29 @@ PyTorch's time is measured in both memory layouts.
     python3 experiments/baselines/lenet_step_vs_pytorch.py --data DIR --binary build/release/bin/convscope
 """
 import argparse
-import gzip
 import json
-import os
 import pathlib
 import statistics
-import struct
-import subprocess
 import sys
 import tempfile
 import time
 
-
-def read_idx(folder, stem):
-    for name in (stem, stem + ".gz"):
-        path = pathlib.Path(folder) / name
-        if path.exists():
-            raw = gzip.open(path).read() if name.endswith(".gz") else path.read_bytes()
-            break
-    else:
-        sys.exit(f"error: {stem}[.gz] is not in {folder}; fetch it with `convscope data fetch mnist`")
-    rank = raw[3]
-    shape = struct.unpack(f">{rank}I", raw[4 : 4 + 4 * rank])
-    return shape, raw[4 + 4 * rank :]
+import processes
+from images import mnist
 
 
 def torch_child(args):
     """Runs PyTorch in a separate process, so that the number of threads is set before any thread starts."""
     import torch
-    import torch.nn as nn
+    import torch_networks as baselines
 
     torch.set_num_threads(args.threads)
     torch.manual_seed(0)
-    shape, raw = read_idx(args.data, "train-images-idx3-ubyte")
-    x = torch.frombuffer(bytearray(raw), dtype=torch.uint8).reshape(shape[0], 1, shape[1], shape[2])
-    x = (x.float() / 255 - 0.1307) / 0.3081
-    _, raw = read_idx(args.data, "train-labels-idx1-ubyte")
-    labels = torch.frombuffer(bytearray(raw), dtype=torch.uint8).long()
-    model = nn.Sequential(
-        nn.Conv2d(1, 6, 5), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(6, 16, 5), nn.ReLU(),
-        nn.MaxPool2d(2), nn.Flatten(), nn.Linear(256, 120), nn.ReLU(), nn.Linear(120, 84),
-        nn.ReLU(), nn.Linear(84, 10))
-    layout = torch.channels_last if args.layout == "channels_last" else torch.contiguous_format
-    model = model.to(memory_format=layout)
-    x = x.contiguous(memory_format=layout)
+    layout = baselines.layout_of(args.layout)
+    x, labels = mnist(args.data, "train", layout)
+    model = baselines.lenet5().to(memory_format=layout)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
-    loss_of = nn.CrossEntropyLoss()
+    loss_of = torch.nn.CrossEntropyLoss()
 
     def step(batch, target):
         optimizer.zero_grad()
@@ -115,7 +92,7 @@ def convscope_run(args, threads):
         command = [args.binary, "run", str(config), f"data.root={args.data}", f"threads={threads}",
                    f"data.batch_size={args.batch}", "train.epochs=1", "model.padding=0",
                    "expect.test_acc_min=0", "-o", out, *args.override]
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        processes.run(command)
         summary = json.loads(next(pathlib.Path(out).glob("**/summary.json")).read_text())
         return {"epoch_s": 60000 / summary["images_per_s"],
                 "avg_forward_mem": summary["avg_forward_mem"],
@@ -123,10 +100,9 @@ def convscope_run(args, threads):
 
 
 def torch_run(args, threads, layout):
-    environment = dict(os.environ, OMP_NUM_THREADS=str(threads), OPENBLAS_NUM_THREADS=str(threads))
     command = [args.python, __file__, "--child", "--data", args.data, "--batch", str(args.batch),
                "--threads", str(threads), "--layout", layout]
-    done = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
+    done = processes.run(command, env=processes.environment(threads))
     return json.loads(done.stdout.splitlines()[-1])
 
 

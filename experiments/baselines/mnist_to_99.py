@@ -16,31 +16,22 @@ and the order of the samples differ, so the accuracies differ. Exit code 1 when 
     python3 experiments/baselines/mnist_to_99.py --data DIR --program build/release/bin/convscope
 """
 import argparse
-import gzip
 import json
 import math
 import pathlib
 import statistics
-import struct
 import subprocess
 import sys
 import tempfile
 import time
 
+from images import mnist
+from processes import environment, on_cores, peak_bytes
+
 STARTED = time.perf_counter()
 CONFIG = pathlib.Path(__file__).parents[1] / "configs" / "mnist_lenet5_99.yaml"
 RECIPE = {"batch": 64, "epochs": 3, "lr": 0.05, "momentum": 0.9, "weight_decay": 1e-4,
           "pct_start": 0.15, "div_factor": 25.0, "final_div_factor": 1e4}
-
-
-def read_idx(folder, stem):
-    for name in (stem, stem + ".gz"):
-        path = pathlib.Path(folder) / name
-        if path.exists():
-            raw = gzip.open(path).read() if name.endswith(".gz") else path.read_bytes()
-            rank = raw[3]
-            return struct.unpack(f">{rank}I", raw[4:4 + 4 * rank]), raw[4 + 4 * rank:]
-    sys.exit(f"error: {stem}[.gz] is not in {folder}; fetch it with `convscope data fetch mnist`")
 
 
 def one_cycle(step, total):
@@ -64,15 +55,8 @@ def torch_child(args):
     torch.manual_seed(args.seeds[0])
     layout = baselines.layout_of(args.layout)
 
-    def load(part):
-        shape, raw = read_idx(args.data, f"{part}-images-idx3-ubyte")
-        x = torch.frombuffer(bytearray(raw), dtype=torch.uint8).reshape(shape[0], 1, *shape[1:])
-        _, raw = read_idx(args.data, f"{part}-labels-idx1-ubyte")
-        labels = torch.frombuffer(bytearray(raw), dtype=torch.uint8).long()
-        return ((x.float() / 255 - 0.1307) / 0.3081).contiguous(memory_format=layout), labels
-
-    x, labels = (t.to(args.device) for t in load("train"))
-    x_test, labels_test = (t.to(args.device) for t in load("t10k"))
+    x, labels = (t.to(args.device) for t in mnist(args.data, "train", layout))
+    x_test, labels_test = (t.to(args.device) for t in mnist(args.data, "t10k", layout))
     model = baselines.lenet5(padding=2).to(args.device, memory_format=layout)
     optimizer = torch.optim.SGD(model.parameters(), lr=RECIPE["lr"], momentum=RECIPE["momentum"],
                                 weight_decay=RECIPE["weight_decay"], nesterov=True)
@@ -100,14 +84,13 @@ def torch_child(args):
             correct += int((guess == labels_test[start:start + 500]).sum())
     print(json.dumps({"accuracy": 100 * correct / len(labels_test), "import_s": imported,
                       "training_s": time.perf_counter() - begun,
-                      "process": baselines.peak_bytes(), "version": torch.__version__}))
+                      "process": peak_bytes(), "version": torch.__version__}))
 
 
 def timed(command, args):
-    import torch_networks as baselines
     start = time.perf_counter()
-    done = subprocess.run(command, env=baselines.environment(args.threads), stdout=subprocess.PIPE,
-                          stderr=subprocess.PIPE, text=True, preexec_fn=baselines.on_cores(args.threads, args.pin))
+    done = subprocess.run(command, env=environment(args.threads), capture_output=True, text=True,
+                          preexec_fn=on_cores(args.threads, args.pin))
     return time.perf_counter() - start, done
 
 

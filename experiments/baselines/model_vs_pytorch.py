@@ -19,9 +19,7 @@ bound, 77 without PyTorch.
     python3 experiments/baselines/model_vs_pytorch.py --program build/release/bin/convscope
 """
 import argparse
-import json
 import pathlib
-import struct
 import subprocess
 import sys
 import tempfile
@@ -30,6 +28,7 @@ try:
     import numpy as np
     import torch
     import torch_networks as baselines
+    from weights import load, read_safetensors
 except ImportError as error:
     print(f"skipped: {error}")
     sys.exit(77)
@@ -60,20 +59,6 @@ CASES = [
 ]
 
 
-def read_safetensors(path):
-    raw = path.read_bytes()
-    length = struct.unpack("<Q", raw[:8])[0]
-    out = {}
-    for name, entry in json.loads(raw[8:8 + length]).items():
-        if name == "__metadata__":
-            continue
-        begin, end = entry["data_offsets"]
-        assert entry["dtype"] == "F32", entry
-        out[name] = np.frombuffer(raw[8 + length + begin:8 + length + end],
-                                  dtype=np.float32).reshape(entry["shape"])
-    return out
-
-
 def relative(got, want):
     """Returns errors by name. `got` and `want` hold tensors of one kind, such as gradients."""
     want = {name: np.asarray(tensor, dtype=np.float64) for name, tensor in want.items()}
@@ -84,12 +69,7 @@ def relative(got, want):
 
 def pytorch(network, weights, x, labels, dtype, train):
     network = network.to(dtype)
-    state = {name: torch.from_numpy(value.copy()).to(dtype) for name, value in weights.items()}
-    missing, unexpected = network.load_state_dict(state, strict=False)
-    missing = [name for name in missing if not name.endswith("num_batches_tracked")]
-    if missing or unexpected:
-        sys.exit(f"names differ: only in PyTorch {missing}, only in Convscope {unexpected}")
-    network.train(train)
+    load(network, weights).train(train)
     x = torch.from_numpy(x).to(dtype).requires_grad_(True)
     y = network(x)
     loss = torch.nn.functional.cross_entropy(y, torch.from_numpy(labels).long())

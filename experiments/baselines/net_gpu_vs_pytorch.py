@@ -13,14 +13,11 @@ PyTorch. `ratio` is the time of PyTorch's faster layout / Convscope's time.
     ... --seconds 300; ... --go-on       # in two runs; exit code 75: stopped by --seconds
 """
 import argparse
-import json
-import pathlib
 import statistics
-import subprocess
 import sys
-import tempfile
 
 import portions
+from processes import bench
 
 # name, network, its options, image, classes, mode, batch
 CASES = [
@@ -34,30 +31,14 @@ CASES = [
 LAYOUTS = ("contiguous", "channels_last")
 
 
-def replayed_ms(torch, step, seconds):
+def replayed_ms(step, seconds):
     """Returns the median time of a captured step, in milliseconds."""
-    side = torch.cuda.Stream()
-    side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side):
-        for _ in range(4):
-            step()
-    torch.cuda.current_stream().wait_stream(side)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        step()
+    from torch_timing import captured, mean_ms
 
-    def timed(count):
-        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        begin.record()
-        for _ in range(count):
-            graph.replay()
-        end.record()
-        end.synchronize()
-        return begin.elapsed_time(end) / count
-
-    timed(3)
-    count = max(1, int(seconds * 1e3 / 10 / max(timed(3), 1e-3)))
-    return statistics.median(timed(count) for _ in range(10))
+    replay = captured(step, 4).replay
+    mean_ms(replay, 3)
+    count = max(1, int(seconds * 1e3 / 10 / max(mean_ms(replay, 3), 1e-3)))
+    return statistics.median(mean_ms(replay, count) for _ in range(10))
 
 
 def torch_ms(torch, case, precision, layout, seconds):
@@ -88,22 +69,15 @@ def torch_ms(torch, case, precision, layout, seconds):
                 loss = loss_of(model(x), labels)
             loss.backward()
             optimizer.step()
-    return replayed_ms(torch, step, seconds)
+    return replayed_ms(step, seconds)
 
 
 def ours(program, case, precision, seconds):
     _, network, options, image, classes, mode, batch = case
-    with tempfile.TemporaryDirectory() as folder:
-        path = pathlib.Path(folder) / "net.json"
-        words = [program, "bench", "net", network, "--device", "cuda", f"precision={precision}",
-                 *(f"model.{key}={value}" for key, value in options.items()), "--image", image,
-                 "--classes", str(classes), "--mode", mode, "--batch", str(batch), "--min-time",
-                 str(seconds), "--json", str(path), "-q"]
-        done = subprocess.run(words, capture_output=True, text=True)
-        if done.returncode != 0:
-            sys.exit(done.stderr)
-        row = json.loads(path.read_text())["rows"][0]
-        return row["median_ms"], row["execution"]
+    row, = bench([program, "bench", "net", network, "--device", "cuda", f"precision={precision}",
+                  *(f"model.{key}={value}" for key, value in options.items()), "--image", image, "--classes", classes,
+                  "--mode", mode, "--batch", batch, "--min-time", seconds, "-q"])["rows"]
+    return row["median_ms"], row["execution"]
 
 
 def main():

@@ -11,10 +11,8 @@ The last line of stdout is JSON. It is {"skipped": sentence} when the system is 
 import argparse
 import json
 import pathlib
-import sys
-import time
 
-from processes import peak_bytes
+from processes import peak_bytes, repeated_ms
 
 TOLERANCE = 1e-4  # relative L2 error against float64; f32 has about 1e-6, bf16 about 1e-2
 
@@ -37,17 +35,10 @@ def draw(args):
 
 def torch_network(args):
     """Returns the network in PyTorch with Convscope's weights."""
-    import torch
     import torch_networks
-    from model_vs_pytorch import read_safetensors
+    import weights
     network = torch_networks.MODELS[args.net](**json.loads(args.options))
-    weights = read_safetensors(args.folder / "weights.safetensors")
-    state = {name: torch.from_numpy(value.copy()) for name, value in weights.items()}
-    missing, unexpected = network.load_state_dict(state, strict=False)
-    missing = [name for name in missing if not name.endswith("num_batches_tracked")]
-    if missing or unexpected:
-        sys.exit(f"names differ: only in PyTorch {missing}, only in Convscope {unexpected}")
-    return network.eval()
+    return weights.load(network, weights.read_safetensors(args.folder / "weights.safetensors"))
 
 
 def export(args):
@@ -129,20 +120,7 @@ def timed(args):
     out = {"version": version, "error": error, "tolerance": TOLERANCE}
     if not error <= TOLERANCE:
         return out
-    warm_until = time.perf_counter() + 0.2 * args.seconds
-    for i in range(1000):
-        run()
-        if i >= 2 and time.perf_counter() > warm_until:
-            break
-    # Some systems start threads, so the CPU time of the whole process counts.
-    now = time.process_time if args.clock == "cpu" else time.perf_counter
-    times = []
-    end = time.perf_counter() + args.seconds
-    while len(times) < 3 or time.perf_counter() < end:
-        start = now()
-        run()
-        times.append(1e3 * (now() - start))
-    return {**out, "ms": times, "process": peak_bytes(), "before": before}
+    return {**out, "ms": repeated_ms(run, args.seconds, args.clock), "process": peak_bytes(), "before": before}
 
 
 def main():

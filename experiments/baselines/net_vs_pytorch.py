@@ -19,10 +19,9 @@ import argparse
 import json
 import pathlib
 import statistics
-import subprocess
 import sys
-import tempfile
-import time
+
+import processes
 
 LAYOUTS = ("contiguous", "channels_last")
 IMAGENET = {"image": "3x224x224", "classes": 1000}
@@ -50,7 +49,7 @@ def torch_child(case, layout_name, threads, seconds, clock):
 
     torch.set_num_threads(threads)
     torch.manual_seed(0)
-    before = baselines.peak_bytes()
+    before = processes.peak_bytes()
     shape = [int(s) for s in case["image"].split("x")]
     layout = baselines.layout_of(layout_name)
     options = dict(case["options"])
@@ -59,14 +58,7 @@ def torch_child(case, layout_name, threads, seconds, clock):
     x = torch.randn(case["batch"], *shape).contiguous(memory_format=layout)
     target = torch.randint(case["classes"], (case["batch"],))
     if case["mode"] == "train":
-        optimizer = torch.optim.SGD(model.parameters(), lr=1e-5, momentum=0.9)
-        loss_of = torch.nn.CrossEntropyLoss()
-
-        def run():
-            optimizer.zero_grad()
-            loss = loss_of(model(x), target)
-            loss.backward()
-            optimizer.step()
+        run = baselines.training_step(model, x, target)
     else:
         model.eval()
 
@@ -74,48 +66,28 @@ def torch_child(case, layout_name, threads, seconds, clock):
             with torch.inference_mode():
                 model(x)
 
-    warm_until = time.perf_counter() + 0.2 * seconds
-    for i in range(1000):
-        run()
-        if i >= 2 and time.perf_counter() > warm_until:
-            break
-    # PyTorch's backward runs in a separate thread, so the CPU time of the whole process counts.
-    now = time.process_time if clock == "cpu" else time.perf_counter
-    times = []
-    end = time.perf_counter() + seconds
-    while len(times) < 3 or time.perf_counter() < end:
-        start = now()
-        run()
-        times.append(1e3 * (now() - start))
-    print(json.dumps({"ms": times, "process": baselines.peak_bytes(), "before": before,
-                      "version": torch.__version__}))
+    print(json.dumps({"ms": processes.repeated_ms(run, seconds, clock), "process": processes.peak_bytes(),
+                      "before": before, "version": torch.__version__}))
 
 
 def torch_run(args, case, layout, threads):
-    import torch_networks as baselines
     command = [args.python, __file__, "--child", json.dumps(case), "--layout", layout,
                "--threads", str(threads), "--seconds", str(args.seconds), "--clock", args.clock]
-    done = subprocess.run(command, env=baselines.environment(threads), check=True, capture_output=True,
-                          text=True, preexec_fn=baselines.on_cores(threads, args.pin))
+    done = processes.run(command, env=processes.environment(threads),
+                         preexec_fn=processes.on_cores(threads, args.pin))
     return json.loads(done.stdout.splitlines()[-1])
 
 
 def convscope_run(args, case, threads):
-    import torch_networks as baselines
-    with tempfile.TemporaryDirectory() as folder:
-        out = pathlib.Path(folder) / "net.json"
-        command = [args.program, "bench", "net", case["net"], "--batch", str(case["batch"]),
-                   "--mode", case["mode"], "--image", case["image"], "--classes",
-                   str(case["classes"]), "--threads", str(threads), "--min-time",
-                   str(args.seconds), "--rounds", "3", "--clock", args.clock, "--json", str(out), "-q"]
-        command += [f"model.{key}={value}" for key, value in case["options"].items()]
-        command += args.override
-        subprocess.run(command, env=baselines.environment(threads), check=True,
-                       stdout=subprocess.DEVNULL, preexec_fn=baselines.on_cores(threads, args.pin))
-        written = json.loads(out.read_text())
-        row = written["rows"][0]
-        return {"ms": [row["median_ms"]], "min": row["min_ms"], "process": row["process_peak_bytes"],
-                "allocator": row["peak_bytes"], "machine": written["machine"]}
+    command = [args.program, "bench", "net", case["net"], "--batch", case["batch"], "--mode", case["mode"],
+               "--image", case["image"], "--classes", case["classes"], "--threads", threads, "--min-time",
+               args.seconds, "--rounds", 3, "--clock", args.clock, "-q",
+               *(f"model.{key}={value}" for key, value in case["options"].items()), *args.override]
+    written = processes.bench(command, env=processes.environment(threads),
+                              preexec_fn=processes.on_cores(threads, args.pin))
+    row = written["rows"][0]
+    return {"ms": [row["median_ms"]], "min": row["min_ms"], "process": row["process_peak_bytes"],
+            "allocator": row["peak_bytes"], "machine": written["machine"]}
 
 
 def mebibytes(value):

@@ -30,7 +30,7 @@ import sys
 import tempfile
 
 import net_table
-from processes import environment, on_cores
+from processes import bench, default_python, environment, on_cores
 
 HERE = pathlib.Path(__file__).resolve().parent
 CONFIGS = HERE.parent / "configs"
@@ -93,14 +93,12 @@ def prepare(args, net, folder):
                  json.dumps({"classes": classes}))
 
 
-def our_turn(args, net, batch, threads, folder):
+def our_turn(args, net, batch, threads):
     name, image, classes, _, _ = net
-    out = folder / "net.json"
-    called([args.program, "bench", "net", name, "--batch", batch, "--mode", "inference", "--image",
-            image, "--classes", classes, "--threads", threads, "--min-time", args.seconds, "--rounds",
-            3, "--clock", args.clock, "--json", out, "-q", *args.override], "convscope bench net",
-           env=environment(threads), preexec_fn=on_cores(threads, args.pin))
-    written = json.loads(out.read_text())
+    written = bench([args.program, "bench", "net", name, "--batch", batch, "--mode", "inference", "--image", image,
+                     "--classes", classes, "--threads", threads, "--min-time", args.seconds, "--rounds", 3, "--clock",
+                     args.clock, "-q", *args.override], env=environment(threads),
+                    preexec_fn=on_cores(threads, args.pin))
     row = written["rows"][0]
     return {"ms": [row["median_ms"]], "min": row["min_ms"], "process": row["process_peak_bytes"],
             "machine": written["machine"]}
@@ -127,7 +125,7 @@ class Comparison:
         """Returns {system: [turns]}, all systems once in each round."""
         turns = {net_table.OURS: []}
         for _ in range(self.args.repeats):
-            turns[net_table.OURS].append(our_turn(self.args, net, batch, threads, folder))
+            turns[net_table.OURS].append(our_turn(self.args, net, batch, threads))
             for system in self.args.systems:
                 if system in self.skipped or (system, net[0], batch) in self.wrong:
                     continue
@@ -196,11 +194,6 @@ class Comparison:
         print(f"{len(self.versions)} systems compared with Convscope, {len(self.skipped)} skipped, "
               f"{len(self.wrong)} wrong")
         return 1 if self.wrong else 0 if self.rows else 77
-
-
-def default_python():
-    there = HERE.parents[1] / "build" / "baselines" / "bin" / "python"
-    return str(there) if there.exists() else sys.executable
 
 
 def main():

@@ -16,14 +16,15 @@ Quantised networks: onnx_vs_convscope.py.
 import argparse
 import json
 import pathlib
-import subprocess
 import sys
 import tempfile
+
+from processes import run as call
 
 try:
     import numpy as np
     import onnxruntime
-    from onnx_vs_convscope import theirs
+    from onnx_vs_convscope import check_model, ours, theirs
 except ImportError as error:
     print(f"skipped: {error}")
     sys.exit(77)
@@ -42,30 +43,16 @@ MODELS = {
 }
 
 
-def call(*words):
-    done = subprocess.run([str(word) for word in words], capture_output=True, text=True)
-    if done.returncode != 0:
-        sys.exit(f"{' '.join(map(str, words))}\n{done.stderr}")
-    return done.stdout
-
-
 def compare(program, model, images, folder):
-    call(program, "run", "quickstart", *STEPS, model, "name=onnx", "-o", folder / "runs", "-q")
+    call([program, "run", "quickstart", *STEPS, model, "name=onnx", "-o", folder / "runs", "-q"])
     run = folder / "runs/onnx/latest"
     x = np.random.default_rng(1).standard_normal((images, 1, 28, 28)).astype(np.float32)
-    np.save(folder / "x.npy", x)
-    call(program, "op", "net", run / "config.yaml", "--x", folder / "x.npy", "--weights",
-         run / "ckpt/best.safetensors", "--out-y", folder / "y.npy")
-    want = np.load(folder / "y.npy")
+    want = ours(program, run, x, folder)
     rows = []
     for form, option in (("as trained", []), ("folded", ["--fold-batch-norm"])):
         path = folder / "net.onnx"
-        said = call(program, "export", run, "--weights", "best", "--onnx", path, *option)
-        try:
-            import onnx
-            onnx.checker.check_model(str(path), full_check=True)
-        except ImportError:
-            pass
+        said = call([program, "export", run, "--weights", "best", "--onnx", path, *option]).stdout
+        check_model(path)
         row = {"form": form, "bytes": path.stat().st_size, "operators": said.split("\n")[0].split(maxsplit=1)[1]}
         for name, optimised in (("plain", False), ("optimised", True)):
             got = theirs(path, x, optimised)

@@ -24,11 +24,11 @@ Exit code 0: all networks agree; 1: a network does not.
 import argparse
 import json
 import pathlib
-import subprocess
 import sys
 import tempfile
 
 import numpy as np
+from processes import run as call
 
 QUICK = ["data.set=synthetic_digits", "data.train_size=1024", "data.test_size=64", "data.batch_size=32",
          "train.epochs=2", "expect=null", "threads=2"]
@@ -49,18 +49,20 @@ CASES = [("lenet5", LENET, 5, 400), ("resnet18", RESNET, 18, 576),
 FORMS = [("f32", []), ("w8a8 per channel", W8A8), ("w4a4", W4A4), ("w2a3 per channel", W2A3)]
 
 
-def call(*words):
-    done = subprocess.run([str(word) for word in words], capture_output=True, text=True)
-    if done.returncode != 0:
-        sys.exit(f"{' '.join(map(str, words))}\n{done.stderr}")
-    return done.stdout
-
-
 def ours(program, run, images, folder, *overrides):
     np.save(folder / "x.npy", images)
-    call(program, "op", "net", run / "config.yaml", *overrides, "--x", folder / "x.npy", "--weights",
-         run / "ckpt/best.safetensors", "--out-y", folder / "y.npy")
+    call([program, "op", "net", run / "config.yaml", *overrides, "--x", folder / "x.npy", "--weights",
+          run / "ckpt/best.safetensors", "--out-y", folder / "y.npy"])
     return np.load(folder / "y.npy")
+
+
+def check_model(path):
+    """Checks the structure of a file, if the package onnx is installed."""
+    try:
+        import onnx
+        onnx.checker.check_model(str(path), full_check=True)
+    except ImportError:
+        pass
 
 
 def theirs(path, images, optimised):
@@ -90,15 +92,11 @@ def judged(want, got, layers, terms):
 
 
 def compare(args, folder, name, form, overrides, layers, terms):
-    call(args.program, "run", "quickstart", *QUICK, *overrides, "name=onnx", "-o", folder / "runs", "-q")
+    call([args.program, "run", "quickstart", *QUICK, *overrides, "name=onnx", "-o", folder / "runs", "-q"])
     run = folder / "runs/onnx/latest"
     path = folder / "net.onnx"
-    call(args.program, "export", run, "--onnx", path, "--weights", "best")
-    try:
-        import onnx
-        onnx.checker.check_model(str(path), full_check=True)
-    except ImportError:
-        pass
+    call([args.program, "export", run, "--onnx", path, "--weights", "best"])
+    check_model(path)
     images = np.random.default_rng(1).normal(size=(args.images, 1, 28, 28)).astype(np.float32)
     want = ours(args.program, run, images, folder)
     again = ours(args.program, run, images, folder, f"conv.algorithm={OTHER_ORDER}")

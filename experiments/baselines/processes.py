@@ -1,7 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Threads, cores and memory of timed processes, for every comparison in this folder. Uses only Python's
-standard library."""
+"""Starts and times the processes of every comparison in this folder. Uses only Python's standard library."""
+import json
+import math
 import os
+import pathlib
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
 
 
 def environment(threads):
@@ -15,6 +22,67 @@ def on_cores(threads, pin):
     be used on a busy machine, where a pinned thread waits for its core while another core is free."""
     cores = sorted(os.sched_getaffinity(0))[:threads]
     return (lambda: os.sched_setaffinity(0, cores)) if pin else None
+
+
+def default_python():
+    """Returns the Python that has the baselines, if setup.py has installed it, or else this one."""
+    there = pathlib.Path(__file__).resolve().parents[2] / "build" / "baselines" / "bin" / "python"
+    return str(there) if there.exists() else sys.executable
+
+
+def run(command, codes=(0,), **options):
+    """Runs a command and returns the finished process, with its output as text. An exit code that is not in `codes`
+    ends the comparison."""
+    command = [str(word) for word in command]
+    done = subprocess.run(command, capture_output=True, text=True, **options)
+    if done.returncode not in codes:
+        sys.exit(f"failed: {' '.join(command)}\n{done.stderr}")
+    return done
+
+
+def bench(command, codes=(0,), **options):
+    """Runs a `convscope bench` command and returns the content of its JSON file. With 1 in `codes`, the rows may hold
+    wrong results; the program's messages are then printed."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder) / "bench.json"
+        done = run([*command, "--json", path], codes, **options)
+        if not path.exists() or not path.read_text():
+            sys.exit(f"failed: {' '.join(map(str, command))}\n{done.stderr}")
+        if done.returncode != 0:
+            print(done.stderr[-2000:], file=sys.stderr)
+        return json.loads(path.read_text())
+
+
+def clock_of(name):
+    """Returns the function that reads a clock. `cpu` counts the whole process, because many systems start threads."""
+    return time.process_time if name == "cpu" else time.perf_counter
+
+
+def repeated_ms(call, seconds, clock):
+    """Warms up, then returns the milliseconds of every call until the time is over, of three calls at least."""
+    warm_until = time.perf_counter() + 0.2 * seconds
+    for i in range(1000):
+        call()
+        if i >= 2 and time.perf_counter() > warm_until:
+            break
+    now, times, end = clock_of(clock), [], time.perf_counter() + seconds
+    while len(times) < 3 or time.perf_counter() < end:
+        start = now()
+        call()
+        times.append(1e3 * (now() - start))
+    return times
+
+
+def median_ms(call, seconds, clock, least=3, most=math.inf):
+    """Returns the median milliseconds of a call after an uncounted one. The counted calls take `seconds` together, but
+    they are at least `least` and at most `most` calls."""
+    now, times = clock_of(clock), []
+    call()
+    while len(times) < least or (sum(times) < seconds and len(times) < most):
+        begin = now()
+        call()
+        times.append(now() - begin)
+    return 1000 * statistics.median(times)
 
 
 def peak_bytes():

@@ -100,6 +100,7 @@ def worker(cases, precision, graph, out):
     import torch.distributed as dist
     from torch.nn.parallel import DistributedDataParallel
     from torch_networks import lenet5, resnet18
+    from torch_timing import mean_ms
 
     rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
@@ -146,15 +147,7 @@ def worker(cases, precision, graph, out):
             with torch.cuda.graph(captured, capture_error_mode="thread_local"):
                 step()
             run = captured.replay
-        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        samples = []
-        for _ in range(20):
-            begin.record()
-            for _ in range(20):
-                run()
-            end.record()
-            end.synchronize()
-            samples.append(begin.elapsed_time(end) / 20)
+        samples = [mean_ms(run, 20) for _ in range(20)]
         slowest = torch.tensor([statistics.median(samples)], device="cuda")
         dist.all_reduce(slowest, dist.ReduceOp.MAX)
         results[case] = slowest.item()

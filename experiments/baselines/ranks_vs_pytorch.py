@@ -25,7 +25,6 @@ import argparse
 import json
 import os
 import pathlib
-import random
 import shutil
 import statistics
 import subprocess
@@ -33,7 +32,8 @@ import sys
 import tempfile
 import time
 
-from processes import environment
+from images import write_cifar
+from processes import default_python, environment
 
 HERE = pathlib.Path(__file__).resolve().parent
 CONFIGS = HERE.parent / "configs"
@@ -67,15 +67,7 @@ def torch_child(args):
         model = torch.nn.parallel.DistributedDataParallel(model)
     x = torch.randn(case["batch"] // args.ranks, *case["shape"]).contiguous(memory_format=layout)
     target = torch.randint(10, (len(x),))
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-5, momentum=0.9)
-    loss_of = torch.nn.CrossEntropyLoss()
-
-    def step():
-        optimizer.zero_grad()
-        loss = loss_of(model(x), target)
-        loss.backward()
-        optimizer.step()
-
+    step = baselines.training_step(model, x, target)
     for _ in range(WARM_UP):
         step()
     if together:
@@ -108,17 +100,6 @@ def torch_turn(args, name, ranks, steps):
 
 
 # ---- ours ----
-
-def write_cifar(folder, images):
-    """Writes random images in CIFAR-10's file format, `images` to train on."""
-    folder.mkdir()
-    draw = random.Random(1)
-    each = -(-images // 5)
-    for file in [f"data_batch_{i}.bin" for i in range(1, 6)] + ["test_batch.bin"]:
-        records = [bytes([draw.randrange(10)]) + draw.randbytes(3072)
-                   for _ in range(64 if file == "test_batch.bin" else each)]
-        (folder / file).write_bytes(b"".join(records))
-
 
 def our_command(args, name, ranks, steps, folder):
     case = CASES[name]
@@ -202,11 +183,6 @@ def has_torch(python):
                           capture_output=True).returncode == 0
 
 
-def default_python():
-    there = HERE.parents[1] / "build" / "baselines" / "bin" / "python"
-    return str(there) if there.exists() else sys.executable
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--program", default="build/release/bin/convscope")
@@ -248,8 +224,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         args.cifar = str(pathlib.Path(folder) / "cifar")
         resnet = CASES["resnet18"]
-        write_cifar(pathlib.Path(args.cifar),
-                    resnet["batch"] * (WARM_UP + (args.steps or resnet["steps"])))
+        write_cifar(pathlib.Path(args.cifar), resnet["batch"] * (WARM_UP + (args.steps or resnet["steps"])), 64)
         for name in names:
             turns, facts = run_case(args, name)
             if not written:

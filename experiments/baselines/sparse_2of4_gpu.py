@@ -11,12 +11,10 @@ memory before the timing, and reading them is part of both times. A time is the 
     python3 experiments/baselines/sparse_2of4_gpu.py --shapes experiments/shapes/resnet18.txt --batch 32
 """
 import argparse
-import json
-import pathlib
 import sys
 
 import torch
-from conv2d_gpu_vs_pytorch import captured_us, geometric_mean, parse
+from conv2d_gpu_vs_pytorch import captured_us, geometric_mean, lines_of, parse, save
 from torch.sparse import SparseSemiStructuredTensor, to_sparse_semi_structured
 
 
@@ -47,11 +45,9 @@ def main():
     parser.add_argument("--json")
     arguments = parser.parse_args()
     SparseSemiStructuredTensor._FORCE_CUTLASS = False  # the vendor's library
-    lines = [line.split("#")[0].strip() for file in arguments.shapes
-             for line in pathlib.Path(file).read_text().splitlines()]
     print(f"f16, microseconds; PyTorch {torch.__version__}, {torch.cuda.get_device_name()}")
     rows = []
-    for problem in dict.fromkeys(line for line in lines if line):
+    for problem in lines_of(arguments.shapes):
         k, inner, columns = product_of(problem, arguments.batch)
         # The library needs whole tiles: multiples of 32 rows, of 32 elements along the K dimension, and of 8 columns.
         if parse(problem)["groups"] != 1 or k % 32 or inner % 32 or columns % 8:
@@ -66,9 +62,7 @@ def main():
     print(f"dense / 2:4: geometric mean {geometric_mean(ratios):.2f}, least {min(ratios):.2f}, "
           f"{len(ratios)} layers")
     print(f"whole list: {sum(row['dense_us'] for row in rows) / sum(row['sparse_us'] for row in rows):.2f}")
-    if arguments.json:
-        pathlib.Path(arguments.json).write_text(json.dumps(
-            {"device": torch.cuda.get_device_name(), "pytorch": torch.__version__, "rows": rows}, indent=1) + "\n")
+    save(arguments, rows)
     return 1 if any(row["error"] >= 2e-3 for row in rows) else 0
 
 

@@ -24,11 +24,8 @@ Exit code 1 when results differ by more than 1e-5 of the largest number, 77 with
 """
 import argparse
 import pathlib
-import statistics
-import subprocess
 import sys
 import tempfile
-import time
 
 import processes
 
@@ -87,27 +84,17 @@ class PyTorch:
         return padded.index_select(0, self.columns_at).reshape(self.n, -1) @ w.reshape(-1, w.shape[2])
 
 
-def median_ms(run, args):
-    clock = time.process_time if args.clock == "cpu" else time.perf_counter
-    run()
-    times = []
-    while len(times) < 3 or sum(times) < args.min_time:
-        begin = clock()
-        run()
-        times.append(clock() - begin)
-    return 1000 * statistics.median(times)
-
-
 def pytorch_times(baseline, x, w, dy, args):
     """Returns {(variant, direction): ms}."""
+    timed = lambda call: processes.median_ms(call, args.min_time, args.clock)
     out = {}
     for form in (baseline.taps, baseline.columns):
         with torch.no_grad():
-            out[form.__name__, "forward"] = median_ms(lambda: form(x, w), args)
+            out[form.__name__, "forward"] = timed(lambda: form(x, w))
         leaves = [x.clone().requires_grad_(True), w.clone().requires_grad_(True)]
         y = form(*leaves)
-        out[form.__name__, "backward"] = median_ms(
-            lambda: torch.autograd.grad(y, leaves, dy, retain_graph=True), args)
+        out[form.__name__, "backward"] = timed(
+            lambda: torch.autograd.grad(y, leaves, dy, retain_graph=True))
     return out
 
 
@@ -118,10 +105,7 @@ def convscope(args, folder, algorithm):
         command += [f"--{name}", folder / f"{name}.npy"]
     for name in ("y", "dx", "dw"):
         command += [f"--out-{name}", folder / f"out_{name}.npy"]
-    done = subprocess.run([str(word) for word in command], capture_output=True, text=True,
-                          env=processes.environment(args.threads))
-    if done.returncode != 0:
-        sys.exit(f"failed: {' '.join(str(word) for word in command)}\n{done.stderr}")
+    done = processes.run(command, env=processes.environment(args.threads))
     ms = {line.split(" ms: ")[0]: float(line.split(" ms: ")[1]) for line in done.stdout.splitlines()}
     ms["backward"] = ms["backward_data"] + ms["backward_weight"]
     return ms, {name: np.load(folder / f"out_{name}.npy") for name in ("y", "dx", "dw")}

@@ -36,10 +36,8 @@ import json
 import pathlib
 import platform
 import statistics
-import subprocess
 import sys
 import tempfile
-import time
 import warnings
 
 import processes
@@ -50,6 +48,7 @@ try:
     import spconv
     import spconv.pytorch as sp
     from spconv.pytorch import ops as spconv_ops
+    from torch_timing import mean_ms
 except ImportError as error:
     print(f"skipped: {error}")
     sys.exit(77)
@@ -69,11 +68,7 @@ def words_of(line):
 
 
 def run_ours(args, words):
-    command = [args.program, "--threads", str(args.threads), *[str(word) for word in words]]
-    done = subprocess.run(command, capture_output=True, text=True, env=processes.environment(args.threads))
-    if done.returncode != 0:
-        sys.exit(f"failed: {' '.join(command)}\n{done.stderr}")
-    return done
+    return processes.run([args.program, "--threads", args.threads, *words], env=processes.environment(args.threads))
 
 
 def sites_of(args, cloud, folder):
@@ -122,26 +117,15 @@ class Layer:
 
 def median_ms(run, args):
     """Returns the median of some runs, after a few uncounted ones."""
-    run()
-    times = []
     if args.device == "cuda":
-        for _ in range(3):
+        times = []
+        for _ in range(4):
             run()
         torch.cuda.synchronize()
         while len(times) < 10 or (sum(times) < 1e3 * args.min_time and len(times) < 500):
-            begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-            begin.record()
-            run()
-            end.record()
-            end.synchronize()
-            times.append(begin.elapsed_time(end))
+            times.append(mean_ms(run))
         return statistics.median(times)
-    clock = time.process_time if args.clock == "cpu" else time.perf_counter
-    while len(times) < 3 or (sum(times) < 1e3 * args.min_time and len(times) < 500):
-        begin = clock()
-        run()
-        times.append(1e3 * (clock() - begin))
-    return statistics.median(times)
+    return processes.median_ms(run, args.min_time, args.clock, most=500)
 
 
 def time_layer(layer, x, dy, args):
@@ -193,12 +177,12 @@ def our_results(args, folder, algorithm, precision):
     return {name: torch.from_numpy(np.load(folder / f"out_{name}.npy")) for name in ("y", "dx", "dw")}
 
 
-def our_times(args, folder, line, precision):
+def our_times(args, line, precision):
     """Returns {algorithm: {forward, backward, map: ms}} without algorithms that refuse."""
-    run_ours(args, ["bench", "sparse_conv", "--problem", line, "--algorithm", args.algorithms or "all",
-                    "--device", args.device, "--precision", precision, "--clock", args.clock,
-                    "--min-time", args.min_time, "--json", folder / "bench.json"])
-    rows = json.loads((folder / "bench.json").read_text())["rows"]
+    rows = processes.bench([args.program, "--threads", args.threads, "bench", "sparse_conv", "--problem", line,
+                            "--algorithm", args.algorithms or "all", "--device", args.device, "--precision",
+                            precision, "--clock", args.clock, "--min-time", args.min_time],
+                           env=processes.environment(args.threads))["rows"]
     out = {}
     for row in rows:
         if row["status"] == "ok":
@@ -246,7 +230,7 @@ def compare_line(line, precision, args):
             layers[algorithm], theirs[algorithm] = layer, []
         ours = []
         for _ in range(args.turns):
-            ours.append(our_times(args, folder, line, precision))
+            ours.append(our_times(args, line, precision))
             for algorithm, layer in layers.items():
                 theirs[algorithm].append(time_layer(layer, there(x), there(dy), args))
         names = [name for name in ours[0] if all(name in turn and "backward" in turn[name] and

@@ -12,21 +12,13 @@ shows medians.
     python3 experiments/baselines/sparse_gpu_vs_pytorch.py --shapes experiments/shapes/resnet18.txt --batch 32
 """
 import argparse
-import json
-import pathlib
 import sys
-import tempfile
 
 import torch
-from conv2d_gpu_vs_pytorch import DIRECTIONS, geometric_mean, parse, pytorch_us
-from int8_gpu_vs_pytorch import bench, best, wrong_of
+from conv2d_gpu_vs_pytorch import DIRECTIONS, geometric_mean, parse, pytorch_us, save
+from int8_gpu_vs_pytorch import best, lines_with_blocks, rows_by_problem, wrong_of
 
 ROWS = 16
-
-
-def lines_of(files):
-    lines = [line.split("#")[0].strip() for file in files for line in pathlib.Path(file).read_text().splitlines()]
-    return [line for line in lines if line and parse(line)["k"] % ROWS == 0 and parse(line)["groups"] == 1]
 
 
 def with_weights(line, density):
@@ -36,15 +28,12 @@ def with_weights(line, density):
 
 
 def rows_of_direction(arguments, direction, lines, densities):
-    with tempfile.TemporaryDirectory() as folder:
-        def rows_of(problems, algorithm):
-            path = pathlib.Path(folder) / "problems.txt"
-            path.write_text("\n".join(problems) + "\n")
-            return bench(arguments.program, [str(path)], arguments.batch, ["--algorithm", algorithm], direction,
-                         "often" if direction == "forward" else "once")
-        sparse = {density: list(rows_of([with_weights(line, density) for line in lines],
-                                        "block_sparse").values()) for density in densities}
-        dense = rows_of(lines, "auto")
+    weights = "often" if direction == "forward" else "once"
+    ask = lambda problems, algorithm: rows_by_problem(arguments, problems, "--algorithm", algorithm,
+                                                      direction=direction, weights=weights)
+    sparse = {density: list(ask([with_weights(line, density) for line in lines], "block_sparse").values())
+              for density in densities}
+    dense = ask(lines, "auto")
     rows = []
     for i, (problem, ours) in enumerate(dense.items()):
         z = parse(problem)
@@ -74,7 +63,7 @@ def main():
     torch.backends.cudnn.benchmark = True
     torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
     densities = [float(word) for word in arguments.density.split(",")]
-    lines = lines_of(arguments.shapes)
+    lines = lines_with_blocks(arguments.shapes, ROWS)
     directions = DIRECTIONS if arguments.directions == "all" else arguments.directions.split(",")
     if unknown := set(directions) - set(DIRECTIONS):
         parser.error(f"--directions: expected all or some of {','.join(DIRECTIONS)}, got {','.join(unknown)}")
@@ -88,9 +77,7 @@ def main():
                 ratios = [row[what] / row["sparse_us"][density] for row in rows if row["direction"] == direction]
                 print(f"{direction}, {1 - density:.0%} zeros: {what[:-3]} / block_sparse: geometric mean "
                       f"{geometric_mean(ratios):.2f}, least {min(ratios):.2f}, {len(ratios)} problems", flush=True)
-    if arguments.json:
-        pathlib.Path(arguments.json).write_text(json.dumps(
-            {"device": torch.cuda.get_device_name(), "pytorch": torch.__version__, "rows": rows}, indent=1) + "\n")
+    save(arguments, rows)
     return 1 if any(row["wrong"] for row in rows) else 0
 
 

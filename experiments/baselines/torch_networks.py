@@ -5,15 +5,14 @@ num_batches_tracked). The names of ResNet-18 and MobileNet v2 are those of torch
 import collections
 
 import torch
-from processes import environment, on_cores, peak_bytes  # noqa: F401, read from here too
 from torch import nn
 
 
-def lenet5(channels=1, size=28, classes=10, padding=0):
-    left = ((size + 2 * padding - 4) // 2 - 4) // 2
+def lenet5(channels=1, size=28, classes=10, padding=0, kernel=5):
+    left = ((size + 2 * padding - kernel + 1) // 2 - kernel + 1) // 2
     return nn.Sequential(collections.OrderedDict([
-        ("c1", nn.Conv2d(channels, 6, 5, padding=padding)), ("r1", nn.ReLU()),
-        ("p1", nn.MaxPool2d(2)), ("c2", nn.Conv2d(6, 16, 5)), ("r2", nn.ReLU()),
+        ("c1", nn.Conv2d(channels, 6, kernel, padding=padding)), ("r1", nn.ReLU()),
+        ("p1", nn.MaxPool2d(2)), ("c2", nn.Conv2d(6, 16, kernel)), ("r2", nn.ReLU()),
         ("p2", nn.MaxPool2d(2)), ("flatten", nn.Flatten()), ("f3", nn.Linear(16 * left * left, 120)),
         ("r3", nn.ReLU()), ("f4", nn.Linear(120, 84)), ("r4", nn.ReLU()),
         ("f5", nn.Linear(84, classes))]))
@@ -122,6 +121,18 @@ def mobilenet_v2(stem="imagenet", width_multiplier=1.0, classes=1000, channels=3
 
 MODELS = {"lenet5": lenet5, "resnet18": resnet18, "mobilenet_v1": mobilenet_v1,
           "mobilenet_v2": mobilenet_v2}
+
+
+def training_step(model, x, labels):
+    """Returns a function that makes a step of SGD with momentum on one batch."""
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-5, momentum=0.9)
+    loss_of = nn.CrossEntropyLoss()
+
+    def step():
+        optimizer.zero_grad()
+        loss_of(model(x), labels).backward()
+        optimizer.step()
+    return step
 
 
 def layout_of(name):
