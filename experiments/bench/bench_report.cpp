@@ -16,9 +16,6 @@ constexpr double kMiB = 1048576.0;
 
 std::string percent(double value) { return value > 0 ? fmt::format("{:.0f}%", value) : "-"; }
 std::string ratio_text(double value) { return value > 0 ? fmt::format("{:.2f}x", value) : "-"; }
-std::string milliseconds(double value) {
-  return fmt::format("{:.{}f}", value, value < 0.01 ? 6 : value < 1 ? 4 : value < 100 ? 3 : 1);
-}
 std::string gflops(double value) { return fmt::format("{:.{}f}", value, value < 100 ? 1 : 0); }
 
 using Cells = std::vector<std::string>;
@@ -176,6 +173,10 @@ std::string refusals_text(const std::vector<BenchRefusal>& refusals) {
 }
 
 }  // namespace
+
+std::string milliseconds(double value) {
+  return fmt::format("{:.{}f}", value, value < 0.01 ? 6 : value < 1 ? 4 : value < 100 ? 3 : 1);
+}
 
 std::string bench_table(const ReportedGroup& group) {
   std::string out =

@@ -66,6 +66,9 @@ struct ReportedGroup : BaselineBenchRows {
 };
 using ReportedGroups = std::vector<ReportedGroup>;
 
+// Returns a time with four significant digits, at most six of them decimals.
+std::string milliseconds(double value);
+
 // Returns the table of a problem and direction: algorithms, variants of the baseline, refusals.
 CONVSCOPE_API std::string bench_table(const ReportedGroup& group);
 // Returns a summary for each direction: the geometric mean and the least of the ratios to the

@@ -48,6 +48,12 @@ TimingSummary summary_of(std::vector<double> seconds) {
           .block_medians_ms = std::move(blocks)};
 }
 
+double middle_value(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
 double geometric_mean(const std::vector<double>& values) {
   if (values.empty()) return 0;
   double logs = 0;

@@ -21,6 +21,8 @@ struct TimingSummary {
 
 // Returns quantile `q` in [0, 1] of `sorted`, interpolated linearly; 0 when empty.
 CONVSCOPE_API double quantile(const std::vector<double>& sorted, double q);
+// Returns the median; of an even number of values, the larger one of the two in the middle.
+CONVSCOPE_API double middle_value(std::vector<double> values);
 CONVSCOPE_API TimingSummary summary_of(std::vector<double> seconds);     // in the order of the runs
 CONVSCOPE_API double geometric_mean(const std::vector<double>& values);  // 0 when empty
 

@@ -10,6 +10,7 @@
 #include "experiments/bench/ladder/ladder_report.h"
 #include "experiments/bench/statistics.h"
 #include "experiments/operators/operator_table.h"
+#include "experiments/report/json_fields.h"
 #include "experiments/run_folder/machine_load.h"
 #include "framework/io/bytes.h"
 #include "framework/io/former_names.h"
@@ -23,13 +24,6 @@ using Names = std::vector<std::string>;
 
 constexpr std::size_t kMaxBytes = std::size_t{256} << 20;  // a thousand rows have two million
 constexpr std::size_t kMaxBlocks = 1000;                   // our own files hold some tens
-
-const Json& child(const Json& object, const std::string& key) {
-  static const Json none;
-  if (!object.is_object()) return none;
-  const auto at = object.find(key);
-  return at == object.end() ? none : *at;
-}
 
 std::string text_of(const Json& value) {
   return value.is_null() ? "-" : value.is_string() ? value.get<std::string>() : value.dump();
@@ -89,19 +83,13 @@ std::optional<double> number_of(const Json& value) {
   return value.is_number() ? std::optional(value.get<double>()) : std::nullopt;
 }
 
-// Returns the number of threads or cores, or 0 if the number is out of range.
-int count_of(const Json& value) {
-  const double number = number_of(value).value_or(0);
-  return number >= 1 && number <= 1e6 ? static_cast<int>(number) : 0;
-}
-
 class Reader {
  public:
   Reader(BenchSide& side, const Json& machine)
       : side_(side), others_(number_of(child(machine, "cores_of_others"))) {
-    cores_ = count_of(child(machine, "cores"));
-    if (cores_ == 0) cores_ = count_of(child(child(machine, "peaks"), "cores"));
-    threads_ = count_of(child(machine, "threads"));
+    cores_ = count_at(machine, "cores");
+    if (cores_ == 0) cores_ = count_at(child(machine, "peaks"), "cores");
+    threads_ = count_at(machine, "threads");
   }
 
   // Adds a row. A field of its key that `row` lacks is read from the enclosing object `around`, and
@@ -140,7 +128,7 @@ class Reader {
   bool disturbed(const Json& row, const Json& around, const Json& settings) const {
     const Json* device = &child(row, "device");
     if (device->is_null()) device = &child(settings, "device");
-    const int own = count_of(child(row, "threads"));
+    const int own = count_at(row, "threads");
     const int threads = text_of(*device).starts_with("cuda") ? 1 : own > 0 ? own : threads_;
     std::optional<double> others = number_of(child(row, "cores_of_others"));
     if (!others) others = number_of(child(around, "cores_of_others"));

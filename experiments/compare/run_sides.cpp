@@ -7,6 +7,7 @@
 #include <iterator>
 #include <set>
 
+#include "experiments/report/table/row_groups.h"
 #include "experiments/run_folder/run_search.h"
 #include "framework/io/file_names.h"
 #include "framework/registry.h"
@@ -58,13 +59,6 @@ std::string folder_of(const std::string& given, const std::string& root) {
 // Returns the folder that may hold several runs.
 std::string parent_of(const std::string& run) {
   return fs::absolute(run).lexically_normal().parent_path().string();
-}
-
-bool is_bookkeeping(const std::string& key) {
-  for (const char* prefix : {"expect.", "log.", "checkpoint."}) {
-    if (key.starts_with(prefix)) return true;
-  }
-  return key == "seed" || key == "name" || key == "note" || key == "tags";
 }
 
 bool same_config(const RunRow& a, const RunRow& b) {

@@ -32,13 +32,13 @@ std::string columns_text(const std::vector<std::vector<std::string>>& rows, std:
   return out;
 }
 
-std::string wrapped_text(const std::string& text, std::size_t indent) {
+std::string wrapped_text(const std::string& text, std::size_t indent, std::size_t width) {
   std::istringstream words(text);
   std::string out;
   std::string line(std::min(text.find_first_not_of(' '), text.size()), ' ');
   bool begins = true;
   for (std::string word; words >> word; begins = false) {
-    if (!begins && line.size() + 1 + word.size() > kTextWidth) {
+    if (!begins && line.size() + 1 + word.size() > width) {
       out += line + "\n";
       line.assign(indent, ' ');
       begins = true;

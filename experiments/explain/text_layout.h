@@ -18,7 +18,8 @@ CONVSCOPE_API std::string columns_text(const std::vector<std::vector<std::string
                                        const std::vector<std::size_t>& right = {});
 
 // Wraps one paragraph at blanks. The first line keeps its indent; later lines have `indent` blanks.
-CONVSCOPE_API std::string wrapped_text(const std::string& text, std::size_t indent = 4);
+CONVSCOPE_API std::string wrapped_text(const std::string& text, std::size_t indent = 4,
+                                       std::size_t width = kTextWidth);
 
 // Formats with "%.4g" and the like.
 CONVSCOPE_API std::string number_text(const char* format, double value);

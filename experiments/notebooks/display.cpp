@@ -6,7 +6,7 @@
 #include <atomic>
 #include <cstdio>
 
-#include "experiments/notebooks/png.h"
+#include "experiments/look/look_data.h"
 #include "framework/check.h"
 
 namespace convscope {
@@ -38,7 +38,7 @@ void display(std::string_view mime, std::string_view data) {
 
 void show_svg(std::string_view svg) { display("image/svg+xml", svg); }
 void show_html(std::string_view html) { display("text/html", html); }
-void show_png(std::string_view png) { display("image/png", base64(std::string(png))); }
+void show_png(std::string_view png) { display("image/png", base64(png)); }
 
 void show(const Figure& figure) {
   Figure narrow = figure;

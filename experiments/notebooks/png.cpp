@@ -60,19 +60,4 @@ std::string to_png(const Pixels& p) {
          chunk("IEND", "");
 }
 
-std::string base64(const std::string& bytes) {
-  constexpr char kLetters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  std::string out;
-  for (std::size_t i = 0; i < bytes.size(); i += 3) {
-    std::uint32_t word = 0;
-    for (std::size_t j = 0; j < 3; ++j) {
-      word = word << 8 | (i + j < bytes.size() ? static_cast<std::uint8_t>(bytes[i + j]) : 0u);
-    }
-    for (std::size_t j = 0; j < 4; ++j) {
-      out += i + j > bytes.size() ? '=' : kLetters[word >> (18 - 6 * j) & 63];
-    }
-  }
-  return out;
-}
-
 }  // namespace convscope

@@ -21,7 +21,5 @@ struct Pixels {
 
 // Throws an error when the sizes do not match the values, or are invalid.
 CONVSCOPE_API std::string to_png(const Pixels& pixels);
-// Returns "iVBORw0..." for a data: address.
-CONVSCOPE_API std::string base64(const std::string& bytes);
 
 }  // namespace convscope

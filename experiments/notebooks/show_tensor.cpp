@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "experiments/look/look_data.h"
 #include "experiments/notebooks/display.h"
 #include "experiments/notebooks/png.h"
 #include "experiments/report/chart/svg_text.h"

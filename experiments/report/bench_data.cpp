@@ -10,6 +10,7 @@
 #include <tuple>
 
 #include "experiments/operators/operator_table.h"
+#include "experiments/report/json_fields.h"
 #include "framework/check.h"
 #include "framework/io/bytes.h"
 #include "framework/io/former_names.h"
@@ -23,19 +24,6 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr const char* kOperation = "plot";
-
-std::string text_at(const Json& object, const char* key) {
-  if (!object.is_object()) return "";
-  const auto at = object.find(key);
-  return at != object.end() && at->is_string() ? at->get<std::string>() : "";
-}
-
-const Json& child(const Json& object, const char* key) {
-  static const Json none;
-  if (!object.is_object()) return none;
-  const auto at = object.find(key);
-  return at == object.end() ? none : *at;
-}
 
 // Returns NaN when the number is missing, not a number, or below `least`.
 double number_at(const Json& object, const char* key, double least = 0) {

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "experiments/report/html/run_environment.h"
+#include "experiments/report/json_fields.h"
 #include "experiments/run_folder/machine_load.h"
 #include "framework/check.h"
 #include "framework/registry.h"
@@ -20,11 +21,6 @@ using Json = nlohmann::ordered_json;
 Json parsed(const std::string& text) {
   Json out = Json::parse(text, nullptr, /*allow_exceptions=*/false);
   return out.is_object() ? out : Json::object();
-}
-
-std::string text_at(const Json& object, const char* key) {
-  const auto at = object.find(key);
-  return at != object.end() && at->is_string() ? at->get<std::string>() : "";
 }
 
 // "convscope bench conv2d ladder 1" -> "conv2d ladder"

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "experiments/bench/ladder/ladder_report.h"
+#include "experiments/report/json_fields.h"
 #include "framework/check.h"
 #include "framework/io/bytes.h"
 #include "framework/io/former_names.h"
@@ -16,17 +17,9 @@ namespace {
 
 using Json = nlohmann::json;
 
-std::string text_at(const Json& json, const char* name) {
-  const auto at = json.find(name);
-  return at != json.end() && at->is_string() ? at->get<std::string>() : "";
-}
 double number_at(const Json& json, const char* name) {
-  const auto at = json.find(name);
-  return at != json.end() && at->is_number() ? at->get<double>() : 0;
-}
-Json part_of(const Json& json, const char* name) {
-  const auto at = json.find(name);
-  return at == json.end() ? Json() : *at;
+  const Json& value = child(json, name);
+  return value.is_number() ? value.get<double>() : 0;
 }
 
 Json parsed(const std::string& file) {
@@ -68,11 +61,11 @@ LadderSet read_ladders(const std::vector<std::string>& files) {
     if (!is_ladder(json)) broken(file, "another format; draw it by itself");
     const std::string problem = format_problem(text_at(json, "format"), {kLadderFormat});
     if (!problem.empty()) broken(file, problem);
-    set.heads.push_back(
-        bench_head(file, text_at(json, "format"), part_of(json, "complete") != Json(false),
-                   part_of(json, "machine").dump(), part_of(json, "settings").dump()));
-    const Json machine = part_of(json, "machine");
-    const Json settings = part_of(json, "settings");
+    set.heads.push_back(bench_head(file, text_at(json, "format"),
+                                   child(json, "complete") != Json(false),
+                                   child(json, "machine").dump(), child(json, "settings").dump()));
+    const Json machine = child(json, "machine");
+    const Json settings = child(json, "settings");
     const std::string cpu = text_at(machine, "cpu");
     const std::string device = text_at(settings, "device");
     const double given = number_at(settings, "threads");  // a foreign file may have any number
@@ -81,7 +74,7 @@ LadderSet read_ladders(const std::vector<std::string>& files) {
         cat(device, device == "cpu" && !cpu.empty() ? cat(": ", cpu) : "",
             device == "cpu" ? cat(", ", threads, threads == 1 ? " thread" : " threads") : "", ", ",
             text_at(settings, "cache"), " caches");
-    const Json ladders = part_of(json, "ladders");
+    const Json ladders = child(json, "ladders");
     if (!ladders.is_array() || ladders.empty()) broken(file, "no ladder");
     for (const Json& one : ladders) {
       if (!one.is_object()) broken(file, "a ladder without names");
@@ -92,7 +85,7 @@ LadderSet read_ladders(const std::vector<std::string>& files) {
                             .peak_gflops = number_at(one, "peak_gflops"),
                             .total_factor = number_at(one, "total_factor"),
                             .rungs = {}};
-      for (const Json& rung : part_of(one, "rungs")) {
+      for (const Json& rung : child(one, "rungs")) {
         if (!rung.is_object()) broken(file, "a rung without names");
         ladder.rungs.push_back(rung_of(rung, file));
       }

@@ -190,6 +190,22 @@ std::string to_json(const TextTable& given) {
   return json_text(out);
 }
 
+std::string json_rows_csv(const nlohmann::ordered_json& names, const nlohmann::ordered_json& rows) {
+  TextTable table;
+  for (const auto& [name, value] : names.items()) table.columns.push_back({name});
+  for (const auto& row : rows) {
+    std::vector<Cell>& cells = table.rows.emplace_back();
+    for (const auto& value : row) {
+      cells.push_back(value.is_string()           ? Cell(value.get<std::string>())
+                      : value.is_boolean()        ? Cell(value.get<bool>())
+                      : value.is_number_integer() ? Cell(value.get<std::int64_t>())
+                      : value.is_number()         ? Cell(value.get<double>())
+                                                  : Cell());
+    }
+  }
+  return to_csv(table);
+}
+
 namespace {
 
 double median_of(std::vector<double> values) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <variant>
 #include <vector>
@@ -45,6 +46,9 @@ struct TextTable {
 CONVSCOPE_API std::string to_markdown(const TextTable& table);
 CONVSCOPE_API std::string to_csv(const TextTable& table);  // RFC 4180
 CONVSCOPE_API std::string to_json(const TextTable& table);
+// Returns a list of JSON objects as CSV, with the columns of `names`, an object with the same keys.
+CONVSCOPE_API std::string json_rows_csv(const nlohmann::ordered_json& names,
+                                        const nlohmann::ordered_json& rows);
 
 // Returns a value for people; "-": no value.
 CONVSCOPE_API std::string cell_text(const TableCell& cell, int digits);

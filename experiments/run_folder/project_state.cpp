@@ -2,71 +2,25 @@
 // project_state.cpp: the git state of the user's folder, from `git status`.
 #include "experiments/run_folder/project_state.h"
 
-#include <fcntl.h>
-#include <poll.h>
-#include <signal.h>
-#include <spawn.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <array>
-#include <chrono>
 #include <sstream>
+#include <utility>
 #include <vector>
 
-extern char** environ;
+#include "experiments/launchers/outside_program.h"
 
 namespace convscope {
 namespace {
 
-constexpr int kMaxMs = 2000;
-constexpr std::size_t kMaxBytes = std::size_t{1} << 20;
-
-// Reads until the end of the data, the size limit or the deadline. Returns false if the end was not
-// reached.
-bool read_all(int from, std::string& into) {
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(kMaxMs);
-  std::array<char, 4096> piece;
-  while (into.size() < kMaxBytes) {
-    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
-                          deadline - std::chrono::steady_clock::now())
-                          .count();
-    pollfd ready{.fd = from, .events = POLLIN, .revents = 0};
-    if (left <= 0 || poll(&ready, 1, static_cast<int>(left)) <= 0) return false;
-    const ssize_t got = read(from, piece.data(), piece.size());
-    if (got <= 0) return got == 0;
-    into.append(piece.data(), static_cast<std::size_t>(got));
-  }
-  return false;
-}
+constexpr double kMaxSeconds = 2;
 
 // Returns the output of git; none when it fails.
 std::optional<std::string> git(const std::string& folder, std::vector<std::string> words) {
+  if (find_program("git").empty()) return std::nullopt;
   words.insert(words.begin(),
                {"git", "--no-optional-locks", "-c", "core.fsmonitor=false", "-C", folder});
-  std::vector<char*> arguments;
-  for (std::string& word : words) arguments.push_back(word.data());
-  arguments.push_back(nullptr);
-  std::array<int, 2> ends{};
-  if (pipe2(ends.data(), O_CLOEXEC) != 0) return std::nullopt;
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
-  posix_spawn_file_actions_adddup2(&actions, ends[1], 1);
-  posix_spawn_file_actions_addopen(&actions, 2, "/dev/null", O_WRONLY, 0);
-  pid_t child = 0;
-  const int failed = posix_spawnp(&child, "git", &actions, nullptr, arguments.data(), environ);
-  posix_spawn_file_actions_destroy(&actions);
-  close(ends[1]);
-  std::string out;
-  const bool whole = failed == 0 && read_all(ends[0], out);
-  close(ends[0]);
-  if (failed != 0) return std::nullopt;
-  if (!whole) kill(child, SIGKILL);
-  int status = 0;
-  waitpid(child, &status, 0);
-  if (!whole || !WIFEXITED(status) || WEXITSTATUS(status) != 0) return std::nullopt;
-  return out;
+  OutsideAnswer answer = ask_program(words, "", "", kMaxSeconds);
+  if (answer.exit_code != 0) return std::nullopt;
+  return std::move(answer.out);
 }
 
 }  // namespace

@@ -83,15 +83,6 @@ int try_lock(const std::string& folder) {
   return lock;
 }
 
-bool is_locked(const std::string& folder) {
-  const std::string path = folder + "/.lock";
-  const int lock = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
-  if (lock < 0) return false;
-  const bool locked = flock(lock, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
-  close(lock);
-  return locked;
-}
-
 bool is_alive(const std::string& folder, const RunStatus& status, bool exactly = false) {
   if (is_locked(folder)) return true;
   // Some file systems do not show locks of other hosts. So for a process on another host, the age

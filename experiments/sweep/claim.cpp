@@ -72,15 +72,6 @@ int lock_file(const std::string& folder, bool& has_lock) {
   return lock;
 }
 
-bool is_locked(const std::string& folder) {
-  const int lock =
-      open((folder + "/.lock").c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
-  if (lock < 0) return false;
-  const bool locked = flock(lock, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
-  close(lock);
-  return locked;
-}
-
 }  // namespace
 
 std::string name_of_this_host() {

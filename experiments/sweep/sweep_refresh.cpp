@@ -11,6 +11,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "experiments/report/json_fields.h"
 #include "experiments/sweep/claim.h"
 #include "experiments/sweep/cluster/slurm_calls.h"
 #include "experiments/sweep/sweep_folder.h"
@@ -24,11 +25,6 @@ using nlohmann::json;
 using Clock = std::chrono::steady_clock;
 
 constexpr auto kBetweenQuestions = std::chrono::seconds(10);
-
-std::string text_in(const json& object, const char* key) {
-  const json value = object.value(key, json());
-  return value.is_string() ? value.get<std::string>() : "";
-}
 
 // `watch` asks every second. Slurm itself is asked less often, at this interval.
 bool is_in_slurm(const std::string& job) {
@@ -95,9 +91,9 @@ void refresh_sweep(const std::string& folder) {
 bool sweep_is_going(const std::string& folder) {
   const json state = json::parse(text_if_there(folder + "/sweep.state.json").value_or(""), nullptr,
                                  /*allow_exceptions=*/false);
-  if (!state.is_object() || text_in(state, "state") != "RUNNING") return false;
+  if (!state.is_object() || text_at(state, "state") != "RUNNING") return false;
   const json pid = state.value("pid", json());
-  const std::string host = text_in(state, "host");
+  const std::string host = text_at(state, "host");
   const bool is_here = host.empty() || host == name_of_this_host();
   if (is_here && pid.is_number_integer() && (kill(pid.get<pid_t>(), 0) == 0 || errno != ESRCH)) {
     return true;
@@ -105,7 +101,7 @@ bool sweep_is_going(const std::string& folder) {
   // The sweep may be in progress in three cases: a command elsewhere trains it, workers run without
   // a command, or a Slurm job array waits for nodes.
   if (is_claimed(folder + "/.sweep.claim")) return true;
-  const std::string job = text_in(state, "job");
+  const std::string job = text_at(state, "job");
   return !job.empty() && is_in_slurm(job);
 }
 

@@ -8,6 +8,8 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "experiments/bench/bench_report.h"
+#include "experiments/explain/text_layout.h"
 #include "experiments/report/text_table.h"
 #include "experiments/run_folder/environment.h"
 #include "experiments/run_folder/machine_load.h"
@@ -20,32 +22,12 @@ using Json = nlohmann::ordered_json;
 
 constexpr std::size_t kLineWidth = 92;
 
-std::string milliseconds(double value) {
-  return fmt::format("{:.{}f}", value, value < 0.01 ? 6 : value < 1 ? 4 : value < 100 ? 3 : 1);
-}
 std::string rate(double value) { return fmt::format("{:.{}f}", value, value < 100 ? 2 : 0); }
 std::string times(double value) {
   return value > 0 ? fmt::format("{:.{}f}x", value, value < 100 ? 2 : 0) : "-";
 }
 std::string percent(double value) {
   return value > 0 ? fmt::format("{:.{}f}%", value, value < 10 ? 2 : 1) : "-";
-}
-
-// Returns `text` in lines of at most `width` letters, each after `margin` spaces.
-std::string wrapped(const std::string& text, std::size_t margin, std::size_t width) {
-  std::string out, line;
-  std::size_t at = 0;
-  while (at < text.size()) {
-    const std::size_t end = std::min(text.find(' ', at), text.size());
-    const std::string word = text.substr(at, end - at);
-    if (!line.empty() && line.size() + 1 + word.size() > width) {
-      out += std::string(margin, ' ') + line + "\n";
-      line.clear();
-    }
-    line += (line.empty() ? "" : " ") + word;
-    at = end + 1;
-  }
-  return line.empty() ? out : out + std::string(margin, ' ') + line + "\n";
 }
 
 Json number(double value) { return value > 0 ? Json(value) : Json(); }
@@ -104,7 +86,7 @@ std::string ladder_table(const LadderResult& result) {
                                                   : "IMPOSSIBLE, its time does not count: ",
                          row.impossible.empty() ? row.left_out : row.impossible);
     }
-    out += wrapped(row.adds, 6, kLineWidth - 6);
+    if (!row.adds.empty()) out += wrapped_text("      " + row.adds, 6, kLineWidth);
   }
   const LadderRow* const fastest = result.fastest();
   if (fastest != nullptr && fastest != result.first()) {
@@ -154,30 +136,12 @@ std::string ladder_json(const std::vector<LadderResult>& results,
 
 std::string ladder_csv(const std::vector<LadderResult>& results,
                        const BenchReportSettings& settings) {
-  TextTable table;
   const Json names = rung_json(LadderResult{}, LadderRow{}, settings);  // an empty one gives them
-  for (const auto& [name, value] : names.items()) table.columns.push_back({name, 9});
+  Json rows = Json::array();
   for (const LadderResult& result : results) {
-    for (const LadderRow& row : result.rows) {
-      std::vector<TableCell> cells;
-      const Json values = rung_json(result, row, settings);
-      for (const auto& [name, value] : values.items()) {
-        if (value.is_string()) {
-          cells.emplace_back(value.get<std::string>());
-        } else if (value.is_boolean()) {
-          cells.emplace_back(std::string(value.get<bool>() ? "true" : "false"));
-        } else if (value.is_number_integer()) {
-          cells.emplace_back(value.get<std::int64_t>());
-        } else if (value.is_number()) {
-          cells.emplace_back(value.get<double>());
-        } else {
-          cells.emplace_back();
-        }
-      }
-      table.rows.push_back(std::move(cells));
-    }
+    for (const LadderRow& row : result.rows) rows.push_back(rung_json(result, row, settings));
   }
-  return to_csv(table);
+  return json_rows_csv(names, rows);
 }
 
 }  // namespace convscope

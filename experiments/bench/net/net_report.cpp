@@ -195,26 +195,10 @@ std::string net_json(const NetBenchReport& report) {
 }
 
 std::string net_csv(const NetBenchReport& report) {
-  TextTable table;
   const Json names = row_json(NetBenchRow{}, "");  // an empty row provides the names
-  for (const auto& [name, value] : names.items()) table.columns.push_back({name, 9});
-  for (const NetBenchRow& row : report.rows) {
-    std::vector<TableCell> cells;
-    const Json values = row_json(row, report.device);
-    for (const auto& [name, value] : values.items()) {
-      if (value.is_string()) {
-        cells.emplace_back(value.get<std::string>());
-      } else if (value.is_number_integer()) {
-        cells.emplace_back(value.get<std::int64_t>());
-      } else if (value.is_number()) {
-        cells.emplace_back(value.get<double>());
-      } else {
-        cells.emplace_back();
-      }
-    }
-    table.rows.push_back(std::move(cells));
-  }
-  return to_csv(table);
+  Json rows = Json::array();
+  for (const NetBenchRow& row : report.rows) rows.push_back(row_json(row, report.device));
+  return json_rows_csv(names, rows);
 }
 
 }  // namespace convscope

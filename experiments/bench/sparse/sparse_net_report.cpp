@@ -8,6 +8,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "experiments/report/json_fields.h"
 #include "experiments/report/text_table.h"
 #include "experiments/run_folder/environment.h"
 #include "framework/io/bytes.h"
@@ -27,14 +28,9 @@ constexpr const char* kOperation = "bench sparse_net";
            got));
 }
 
-std::string text_at(const Json& object, const char* key) {
-  const auto at = object.find(key);
-  return at != object.end() && at->is_string() ? at->get<std::string>() : "";
-}
-
 double ms_at(const Json& object, const char* key) {
-  const auto at = object.find(key);
-  const double out = at != object.end() && at->is_number() ? at->get<double>() : 0;
+  const Json& value = child(object, key);
+  const double out = value.is_number() ? value.get<double>() : 0;
   return std::isfinite(out) && out > 0 ? out : 0;
 }
 

@@ -9,6 +9,7 @@
 #include <cmath>
 #include <cstdio>
 
+#include "experiments/bench/statistics.h"
 #include "experiments/cli/command.h"
 #include "experiments/cli/export/export_forms.h"
 #include "experiments/config/build.h"
@@ -45,12 +46,6 @@ bool is_quantised(Module& network) {
 
 constexpr std::size_t kNetworks = 2;
 constexpr int kWarmup = 5;
-
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
 
 // Calls run(n, is_warm) for both networks in turns, so that a busy machine disturbs both alike.
 template <class Run>
@@ -100,7 +95,8 @@ Times measure(Module& a, Module& b, const Shape& batch, Device device) {
     forward[n].push_back(forward_ms);
     both[n].push_back(both_ms);
   });
-  return {{median(forward[0]), median(forward[1])}, {median(both[0]), median(both[1])}};
+  return {{middle_value(forward[0]), middle_value(forward[1])},
+          {middle_value(both[0]), middle_value(both[1])}};
 }
 
 // Returns the median milliseconds of compiled inference of both networks, timed in turns. Returns 0
@@ -125,7 +121,7 @@ std::array<double, kNetworks> inference_ms(Module& a, Module& b, const Shape& ba
     const double ms = watch.ms();
     if (is_warm) times[n].push_back(ms);
   });
-  return {median(times[0]), median(times[1])};
+  return {middle_value(times[0]), middle_value(times[1])};
 }
 
 // Returns "c1 6 of 6 (4 alive), c2 8 of 16", as in the table of the run. An output that is kept but

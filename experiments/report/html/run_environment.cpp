@@ -7,6 +7,7 @@
 
 #include "experiments/report/csv_table.h"
 #include "experiments/report/html/markup.h"
+#include "experiments/report/json_fields.h"
 #include "framework/check.h"
 #include "framework/io/former_names.h"
 
@@ -15,26 +16,13 @@ namespace {
 
 using nlohmann::json;
 
-std::string text_in(const json& object, const char* key) {
-  return object.is_object() && object.contains(key) && object[key].is_string()
-             ? object[key].get<std::string>()
-             : "";
-}
-
-// Returns 0 when it is not a number of threads or cores.
-int count_in(const json& object, const char* key) {
-  if (!object.is_object() || !object.contains(key) || !object[key].is_number()) return 0;
-  const double number = object[key].get<double>();
-  return number >= 1 && number <= 1e6 ? static_cast<int>(number) : 0;
-}
-
 std::string short_commit(const std::string& commit) { return commit.substr(0, 10); }
 
 std::string project_text(const json& project) {
-  const std::string commit = short_commit(text_in(project, "commit"));
+  const std::string commit = short_commit(text_at(project, "commit"));
   if (commit.empty()) return "";
-  const std::string branch = text_in(project, "branch");
-  const bool dirty = project.contains("dirty") && project["dirty"] == true;
+  const std::string branch = text_at(project, "branch");
+  const bool dirty = child(project, "dirty") == true;
   return cat(branch, branch.empty() ? "" : " ", commit, dirty ? ", with changes" : "");
 }
 
@@ -56,23 +44,19 @@ RunEnvironment read_run_environment(const std::string& run_folder) {
 RunEnvironment parse_run_environment(const std::string& json_text) {
   const json whole =
       json::parse(with_todays_names(json_text, "env.json"), nullptr, /*allow_exceptions=*/false);
-  RunEnvironment out{.cpu = text_in(whole, "cpu"),
-                     .started = readable_time(text_in(whole, "started")),
-                     .version = text_in(whole, "version"),
-                     .commit = short_commit(text_in(whole, "git"))};
-  if (whole.is_object() && whole.contains("project")) out.project = project_text(whole["project"]);
-  const std::string load = text_in(whole, "load_average");
+  RunEnvironment out{.cpu = text_at(whole, "cpu"),
+                     .started = readable_time(text_at(whole, "started")),
+                     .version = text_at(whole, "version"),
+                     .commit = short_commit(text_at(whole, "git"))};
+  out.project = project_text(child(whole, "project"));
+  const std::string load = text_at(whole, "load_average");
   const double busy = number_in(load.substr(0, load.find(' ')));
   if (std::isfinite(busy)) out.load = busy;
-  out.threads = count_in(whole, "threads");
-  out.cores = count_in(whole, "cores");
-  if (out.cores == 0 && whole.is_object() && whole.contains("peaks")) {  // an older file
-    out.cores = count_in(whole["peaks"], "cores");
-  }
-  if (whole.is_object() && whole.contains("cores_of_others") &&
-      whole["cores_of_others"].is_number()) {
-    out.cores_of_others = whole["cores_of_others"].get<double>();
-  }
+  out.threads = count_at(whole, "threads");
+  out.cores = count_at(whole, "cores");
+  if (out.cores == 0) out.cores = count_at(child(whole, "peaks"), "cores");  // an older file
+  const json& others = child(whole, "cores_of_others");
+  if (others.is_number()) out.cores_of_others = others.get<double>();
   return out;
 }
 

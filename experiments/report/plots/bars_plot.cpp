@@ -33,11 +33,7 @@ Plot draw_bars(const RunPart& part) {
       plot.remarks.push_back(cat(group.label, " is left out, because none of its steps was timed"));
     }
   }
-  if (rows.empty()) {
-    plot.why_not = "no run has timed a step";
-    plot.remarks.clear();
-    return plot;
-  }
+  if (rows.empty()) return {.why_not = "no run has timed a step"};
   double largest = 0;
   for (const Row& row : rows) largest = std::max({largest, row.forward.mean, row.backward.mean});
   const bool milli = largest < 1, micro = largest < 1e-3;

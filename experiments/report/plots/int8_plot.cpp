@@ -94,11 +94,10 @@ Plot draw_int8(const BenchSet& set) {
     panels.push_back(std::move(panel));
   }
   if (panels.empty()) {
-    plot.why_not =
-        "no layer has rows of int8 and of f32 with the same setting; measure both, int8 with "
-        "--types";
-    plot.remarks.clear();
-    return plot;
+    return {
+        .why_not =
+            "no layer has rows of int8 and of f32 with the same setting; measure both, int8 with "
+            "--types"};
   }
   for (BarPanel& panel : panels) {  // one scale for all
     panel.x.include = {extent.low, extent.high};

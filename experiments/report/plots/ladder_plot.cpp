@@ -68,11 +68,7 @@ Plot draw_ladder(const LadderSet& set) {
       figure.subtitle += (figure.subtitle.empty() ? "" : "; ") + on;
     }
   }
-  if (panels.empty()) {
-    plot.why_not = "no rung was timed";
-    plot.remarks.clear();
-    return plot;
-  }
+  if (panels.empty()) return {.why_not = "no rung was timed"};
   // All panels have the same scale, which begins at the power of ten below the slowest rung.
   const double base = std::pow(10.0, std::floor(std::log10(extent.low)));
   for (BarPanel& panel : panels) {

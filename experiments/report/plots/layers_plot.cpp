@@ -100,11 +100,9 @@ Plot draw_layers(const RunPart& part) {
     timed.push_back(std::move(layers));
   }
   if (members.empty()) {
-    plot.why_not = any_table ? "no layers.csv has times of layers (forward_ms, backward_ms); a "
-                               "new, longer run writes them (log.layers: true)"
-                             : "no run has a layers.csv";
-    plot.remarks.clear();
-    return plot;
+    return {.why_not = any_table ? "no layers.csv has times of layers (forward_ms, backward_ms); a "
+                                   "new, longer run writes them (log.layers: true)"
+                                 : "no run has a layers.csv"};
   }
   std::ranges::stable_sort(order, {}, &std::pair<double, std::string>::first);
   const bool one = members.size() == 1;

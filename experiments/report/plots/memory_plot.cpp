@@ -54,11 +54,7 @@ Plot draw_memory(const RunPart& part) {
     }
     figure.data.push_back(std::move(row));
   }
-  if (panel.categories.empty()) {
-    plot.why_not = "no run has measured a step";
-    plot.remarks.clear();
-    return plot;
-  }
+  if (panel.categories.empty()) return {.why_not = "no run has measured a step"};
   figure.panels.emplace_back(std::move(panel));
   figure.notes = {
       "backward: parameters, gradients, optimiser state, activations and scratch; the "

@@ -153,10 +153,9 @@ Plot draw_pareto(const RunPart& part) {
     if (knows_inference) figure.data.back().push_back(spread_text(costs.inference_us));
   }
   if (key.entries.size() < 2) {
-    plot.why_not =
-        "expected at least two configs with a measured accuracy on the same data to compare";
-    plot.remarks.clear();
-    return plot;
+    return {
+        .why_not =
+            "expected at least two configs with a measured accuracy on the same data to compare"};
   }
   LinePanel size = panel_of("Size as stored", "parameters (KiB)", stored, accuracy, false);
   LinePanel wish = panel_of("Nominal size: bits of the weights, without positions of zeros",

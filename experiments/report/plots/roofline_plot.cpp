@@ -131,10 +131,7 @@ LinePanel panel_of(const BenchSet& set, const BenchPart& part, const Range& rang
 Plot draw_roofline(const BenchSet& set) {
   Plot plot;
   const Range range = range_of(set);
-  if (!range.gflops.any) {
-    plot.why_not = "no row was timed";
-    return plot;
-  }
+  if (!range.gflops.any) return {.why_not = "no row was timed"};
   Figure figure{.title = "Roofline", .subtitle = set.text(), .columns = 2};
   figure.data = {{"direction", "measured with", "problem", "algorithm", "GFLOP/s executed",
                   "FLOP/byte executed", "GFLOP/s effective", "FLOP/byte effective"}};

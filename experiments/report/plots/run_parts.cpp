@@ -134,4 +134,17 @@ std::vector<const RunGroup*> groups_of(const std::vector<PartMember>& members) {
   return out;
 }
 
+std::vector<std::string> layers_in(const std::vector<const RunGroup*>& groups,
+                                   CsvTable RunData::*table) {
+  std::vector<std::string> names;
+  for (const RunGroup* group : groups) {
+    for (const RunData& run : group->runs) {
+      for (std::size_t row = 0; row < (run.*table).rows.size(); ++row) {
+        add_once(names, {(run.*table).text(row, "layer")});
+      }
+    }
+  }
+  return names;
+}
+
 }  // namespace convscope

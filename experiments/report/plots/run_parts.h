@@ -38,4 +38,8 @@ std::function<Plot(const RunSet&)> draw_by_part(PartFacts facts,
 // Returns the groups for labels and notes.
 std::vector<const RunGroup*> groups_of(const std::vector<PartMember>& members);
 
+// Returns the layers of a table in all runs, each once, in the order of the rows.
+std::vector<std::string> layers_in(const std::vector<const RunGroup*>& groups,
+                                   CsvTable RunData::*table);
+
 }  // namespace convscope

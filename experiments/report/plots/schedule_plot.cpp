@@ -59,11 +59,7 @@ Plot draw_schedule(const RunPart& part) {
     figure.data.push_back(
         {group.label, cat(last.step), cat(last.learning_rate), cat(last.images_per_s)});
   }
-  if (rate.series.empty()) {
-    plot.why_not = "no run has logged a step";
-    plot.remarks.clear();
-    return plot;
-  }
+  if (rate.series.empty()) return {.why_not = "no run has logged a step"};
   if (part.members.size() == 1) figure.legend.clear();
   figure.notes = {"speed: mean since the epoch began; first seed of each config"};
   figure.panels = {std::move(rate), std::move(speed)};

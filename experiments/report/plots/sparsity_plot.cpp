@@ -12,19 +12,6 @@ namespace {
 constexpr std::size_t kAsBars = 3;  // more configs become dots
 constexpr const char* kTotal = "total";
 
-std::vector<std::string> layers_of(const std::vector<const RunGroup*>& groups) {
-  std::vector<std::string> names;
-  for (const RunGroup* group : groups) {
-    for (const RunData& run : group->runs) {
-      for (std::size_t row = 0; row < run.sparsity.rows.size(); ++row) {
-        const std::string& name = run.sparsity.text(row, "layer");
-        if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
-      }
-    }
-  }
-  return names;
-}
-
 // Returns the percentage of a layer's weights that remain after the last change of the masks.
 double last_density(const RunData& run, const std::string& layer) {
   for (std::size_t row = run.sparsity.rows.size(); row-- > 0;) {
@@ -75,11 +62,8 @@ Plot draw_sparsity(const RunPart& part) {
     if (std::ranges::any_of(member.group->runs, pruned)) members.push_back(member);
   }
   const std::vector<const RunGroup*> groups = groups_of(members);
-  if (groups.empty()) {
-    plot.why_not = "no run has a sparsity.csv with a row";
-    return plot;
-  }
-  const std::vector<std::string> layers = layers_of(groups);
+  if (groups.empty()) return {.why_not = "no run has a sparsity.csv with a row"};
+  const std::vector<std::string> layers = layers_in(groups, &RunData::sparsity);
   const bool one = groups.size() == 1;
 
   Figure figure{.title = "Density: weights that are not pruned", .subtitle = runs_text(groups)};

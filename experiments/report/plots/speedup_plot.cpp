@@ -36,8 +36,7 @@ Plot draw_speedup(const BenchSet& set) {
   Plot plot;
   const std::string baseline = set.baseline();
   if (baseline.empty()) {
-    plot.why_not = "no row has the time of a baseline; measure with --baseline";
-    return plot;
+    return {.why_not = "no row has the time of a baseline; measure with --baseline"};
   }
   struct Kind {
     std::string name;
@@ -106,9 +105,7 @@ Plot draw_speedup(const BenchSet& set) {
     panels.push_back(std::move(panel));
   }
   if (panels.empty()) {
-    plot.why_not = cat("no problem's fastest row has a time of ", baseline);
-    plot.remarks.clear();
-    return plot;
+    return {.why_not = cat("no problem's fastest row has a time of ", baseline)};
   }
   for (BarPanel& panel : panels) {  // one scale for all
     panel.x.include = {extent.low, extent.high};

@@ -14,19 +14,6 @@ constexpr std::size_t kMaxConfigs = 20;
 
 const std::vector<std::string> kTensors = {"weight", "input", "shortcut"};
 
-std::vector<std::string> layers_of(const std::vector<const RunGroup*>& groups) {
-  std::vector<std::string> names;
-  for (const RunGroup* group : groups) {
-    for (const RunData& run : group->runs) {
-      for (std::size_t row = 0; row < run.quant.rows.size(); ++row) {
-        const std::string& name = run.quant.text(row, "layer");
-        if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
-      }
-    }
-  }
-  return names;
-}
-
 std::string text_of_cell(double value) { return value == 0 ? "-" : cat(value); }
 
 // Returns for one run the mean over the channels and their range; for several runs the mean over
@@ -76,11 +63,8 @@ Plot draw_steps(const RunPart& part) {
       break;
     }
   }
-  if (groups.empty()) {
-    plot.why_not = "no run has a quant.csv with a row";
-    return plot;
-  }
-  const std::vector<std::string> layers = layers_of(groups);
+  if (groups.empty()) return {.why_not = "no run has a quant.csv with a row"};
+  const std::vector<std::string> layers = layers_in(groups, &RunData::quant);
   const bool one = groups.size() == 1;
   Figure figure{
       .title = "Step sizes of the quantisers", .subtitle = runs_text(groups), .columns = 2};

@@ -26,10 +26,7 @@ Plot draw_workspace(const BenchSet& set) {
     any = any || row.workspace_bytes >= 0;
     if (row.workspace_bytes > largest) largest = row.workspace_bytes;
   }
-  if (!any) {
-    plot.why_not = "no row has workspace_bytes";
-    return plot;
-  }
+  if (!any) return {.why_not = "no row has workspace_bytes"};
   constexpr double kWhite = 1024;  // this many bytes are still white
   const auto shade_of = [&](double bytes) {
     return bytes <= kWhite || largest <= kWhite

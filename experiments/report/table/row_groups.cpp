@@ -41,11 +41,6 @@ TableCell joined(const Group& group, const std::string& column) {
   return join(words, " / ");
 }
 
-bool is_bookkeeping(const std::string& key) {
-  if (key == "seed" || key == "name" || key == "note" || key == "tags") return true;
-  return key.starts_with("log.") || key.starts_with("checkpoint.") || key.starts_with("expect.");
-}
-
 void note_differences(const Group& group, std::set<std::string>& keys) {
   const auto note = [&](const RunRow& a, const RunRow& b) {
     for (const auto& [key, value] : a.config) {
@@ -61,6 +56,11 @@ void note_differences(const Group& group, std::set<std::string>& keys) {
 }
 
 }  // namespace
+
+bool is_bookkeeping(const std::string& key) {
+  if (key == "seed" || key == "name" || key == "note" || key == "tags") return true;
+  return key.starts_with("log.") || key.starts_with("checkpoint.") || key.starts_with("expect.");
+}
 
 GroupedRuns group_rows(const std::vector<RunRow>& rows, const std::vector<std::string>& keys,
                        const std::vector<std::string>& columns) {

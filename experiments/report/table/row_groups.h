@@ -25,6 +25,9 @@ CONVSCOPE_API GroupedRuns group_rows(const std::vector<RunRow>& rows,
                                      const std::vector<std::string>& keys,
                                      const std::vector<std::string>& columns);
 
+// Returns whether runs that differ only in this key of their configs are repetitions.
+bool is_bookkeeping(const std::string& key);
+
 // Sorts by a column of the table; fails for another name and lists the columns.
 CONVSCOPE_API void sort_table(TextTable& table, const std::string& column, bool descending);
 

@@ -3,6 +3,7 @@
 #include "experiments/run_folder/files/own_file.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -49,6 +50,15 @@ int open_own(const std::string& path, int flags) {
   const int file = open(path.c_str(), flags | O_NOFOLLOW | O_CLOEXEC, 0644);
   if (file < 0 && errno == ELOOP) fail_at_link(path);
   return file;
+}
+
+bool is_locked(const std::string& folder) {
+  const std::string path = folder + "/.lock";
+  const int lock = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
+  if (lock < 0) return false;
+  const bool locked = flock(lock, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+  close(lock);
+  return locked;
 }
 
 }  // namespace convscope

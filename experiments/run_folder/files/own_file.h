@@ -25,4 +25,7 @@ CONVSCOPE_API void refuse_link(const std::string& path);
 // for other failures.
 CONVSCOPE_API int open_own(const std::string& path, int flags);
 
+// Returns whether another process holds the lock of a folder, its file .lock.
+CONVSCOPE_API bool is_locked(const std::string& folder);
+
 }  // namespace convscope

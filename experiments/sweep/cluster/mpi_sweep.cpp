@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "experiments/launchers/outside_program.h"
+#include "experiments/sweep/cluster/surroundings.h"
 #include "experiments/sweep/cluster/workers_view.h"
 #include "experiments/sweep/sweep_check.h"
 #include "experiments/sweep/sweep_ledger.h"
@@ -23,12 +24,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr auto kPoll = std::chrono::milliseconds(100);
-
-std::string absolute(const std::string& path) {
-  std::error_code error;
-  const fs::path whole = fs::absolute(path, error);
-  return error ? path : whole.lexically_normal().string();
-}
 
 class MpiSweep {
  public:
@@ -107,9 +102,9 @@ std::vector<std::string> mpirun_words(const SweepPlan& plan, const SweepOptions&
   std::error_code error;
   LaunchRequest request;
   if (options.jobs > 1 || !options.jobs_by_default) request.processes = options.jobs;
-  if (!options.hosts.empty()) request.hosts = absolute(options.hosts);
+  if (!options.hosts.empty()) request.hosts = absolute_path(options.hosts);
   request.command = {fs::read_symlink("/proc/self/exe", error).string(), "sweep",
-                     absolute(options.root + "/" + plan.name), "--work"};
+                     absolute_path(options.root + "/" + plan.name), "--work"};
   for (const std::string& plugin : options.plugins) {
     request.command.insert(request.command.end(), {"--plugin", plugin});
   }

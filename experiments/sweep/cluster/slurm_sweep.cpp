@@ -15,6 +15,7 @@
 #include "experiments/run_folder/files/own_file.h"
 #include "experiments/sweep/cluster/slurm_calls.h"
 #include "experiments/sweep/cluster/slurm_script.h"
+#include "experiments/sweep/cluster/surroundings.h"
 #include "experiments/sweep/cluster/workers_view.h"
 #include "experiments/sweep/sweep_check.h"
 #include "experiments/sweep/sweep_ledger.h"
@@ -34,12 +35,6 @@ constexpr auto kAskSlurm = std::chrono::seconds(2);
 constexpr auto kSilentSlurm = std::chrono::minutes(5);  // then a remark, once
 constexpr int kTimesAgain = 3;                          // for tasks that Slurm has lost
 constexpr auto kEnding = std::chrono::minutes(3);       // for members to write their checkpoints
-
-std::string absolute(const std::string& path) {
-  std::error_code error;
-  const fs::path whole = fs::absolute(path, error);
-  return error ? path : whole.lexically_normal().string();
-}
 
 std::string this_program() {
   std::error_code error;
@@ -67,7 +62,7 @@ SlurmScript script_for(const SweepPlan& plan, const SweepOptions& options,
                        const std::vector<std::size_t>& queue, const std::string& call = "") {
   std::error_code error;
   return {.name = plan.name,
-          .folder = absolute(options.root + "/" + plan.name),
+          .folder = absolute_path(options.root + "/" + plan.name),
           .start_folder = fs::current_path(error).string(),
           .program = this_program(),
           .queue = queue,
@@ -300,7 +295,7 @@ SweepResult run_slurm_sweep(const SweepPlan& plan, const SweepOptions& options) 
 }
 
 std::string cancel_slurm_sweep(const std::string& folder) {
-  const std::string name = fs::path(absolute(folder)).filename().string();
+  const std::string name = fs::path(absolute_path(folder)).filename().string();
   const std::string job = slurm_job_in(
       folder, holds_sweep_members(folder) ? read_sweep_members(folder).plan.name : name);
   if (job.empty()) {
@@ -331,7 +326,7 @@ void refuse_array(const std::string& folder) {
   if (note.job.empty() || find_program("squeue").empty()) return;  // claims separate members
   const auto tasks = slurm_tasks(note.job);
   if (!tasks || tasks->empty()) return;
-  if (slurm_job_in(folder, fs::path(absolute(folder)).filename().string()) != note.job) return;
+  if (slurm_job_in(folder, fs::path(absolute_path(folder)).filename().string()) != note.job) return;
   fail(ErrorKind::kInvalid, "sweep",
        cat("expected a sweep that no process works on, got ", folder, ", whose members job ",
            note.job,

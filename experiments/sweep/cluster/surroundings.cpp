@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <filesystem>
 
 #include "experiments/sweep/cluster/slurm_calls.h"
 #include "framework/check.h"
@@ -57,6 +58,12 @@ bool time_is_up() {
 std::string queue_this_task_again() {
   const OutsideAnswer answer = ask_slurm({"scontrol", "requeue", variable("SLURM_JOB_ID")});
   return answer.exit_code == 0 ? "" : answer.last_words();
+}
+
+std::string absolute_path(const std::string& path) {
+  std::error_code error;
+  const std::filesystem::path whole = std::filesystem::absolute(path, error);
+  return error ? path : whole.lexically_normal().string();
 }
 
 }  // namespace convscope

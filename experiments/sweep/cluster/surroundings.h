@@ -16,6 +16,9 @@ struct WorkerSurroundings {
 };
 CONVSCOPE_API WorkerSurroundings worker_surroundings();
 
+// Returns the absolute form of a path.
+std::string absolute_path(const std::string& path);
+
 // Returns whether Slurm has signalled this task because its time limit is reached. The signal may
 // also mean that another command cancelled or requeued the task; Slurm then no longer reports it as
 // running.

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <functional>
 
+#include "experiments/bench/statistics.h"
 #include "experiments/trainer/batch_feed.h"
 
 namespace convscope {
@@ -39,12 +40,6 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
-
 double median_of_runs(const std::function<void(std::size_t)>& run) {
   std::vector<double> seconds;
   double sum = 0;
@@ -57,7 +52,7 @@ double median_of_runs(const std::function<void(std::size_t)>& run) {
     sum += took;
     if (sum > kEnough_s && seconds.size() >= kLeast) break;
   }
-  return median(std::move(seconds));
+  return middle_value(std::move(seconds));
 }
 
 }  // namespace
@@ -164,7 +159,7 @@ std::optional<InferenceTime> Evaluator::time_recorded() {
     }
     if (pass > 0 && seconds.empty()) return std::nullopt;
   }
-  return InferenceTime{median(std::move(seconds)),
+  return InferenceTime{middle_value(std::move(seconds)),
                        planned_kernels(recorded_->plan(), /*recorded=*/true)};
 }
 
