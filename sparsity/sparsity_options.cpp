@@ -23,6 +23,35 @@ Enum word(const Options& options, const char* name, const std::vector<std::strin
   return static_cast<Enum>(found - words.begin());
 }
 
+OptionField choice(const char* name, const char* otherwise, const std::vector<std::string>& words,
+                   const char* doc) {
+  return {.name = name,
+          .type = OptionType::text,
+          .default_value = std::string(otherwise),
+          .doc = doc,
+          .choices = words};
+}
+
+// A number from 0 to 1.
+OptionField share(const char* name, double otherwise, const char* doc) {
+  return {.name = name,
+          .type = OptionType::number,
+          .default_value = otherwise,
+          .doc = doc,
+          .min = 0,
+          .max = 1};
+}
+
+OptionField count(const char* name, std::int64_t otherwise, const char* doc, double min,
+                  double max) {
+  return {.name = name,
+          .type = OptionType::integer,
+          .default_value = otherwise,
+          .doc = doc,
+          .min = min,
+          .max = max};
+}
+
 template <class... Args>
 void expect(bool condition, const Args&... sentence) {
   if (!condition) fail(ErrorKind::kConfig, "sparsity", cat(sentence...));
@@ -34,89 +63,37 @@ const std::vector<OptionField>& sparsity_fields() {
   using enum OptionType;
   using Integers = std::vector<std::int64_t>;
   static const std::vector<OptionField> fields = {
-      {.name = "method",
-       .type = text,
-       .default_value = std::string("none"),
-       .doc =
-           "what is pruned: weights (magnitude, rigl), n of m weights, blocks, filters or channels",
-       .choices = kMethods},
-      {.name = "target",
-       .type = number,
-       .default_value = 0.9,
-       .doc = "fraction of zeros in the pruned layers at the end, 0 to 1; of filters or channels",
-       .min = 0.0,
-       .max = 1.0},
-      {.name = "distribution",
-       .type = text,
-       .default_value = std::string("uniform"),
-       .doc = "distribution over layers: uniform, erk (small layers stay denser) or global (one "
-              "ranking)",
-       .choices = kDistributions},
-      {.name = "schedule",
-       .type = text,
-       .default_value = std::string("cubic"),
-       .doc =
-           "one_shot (at start), cubic (from start to end) or iterative (rounds with fine-tuning)",
-       .choices = kSchedules},
-      {.name = "start",
-       .type = number,
-       .default_value = 0.15,
-       .doc = "when pruning starts, share of all training steps",
-       .min = 0.0,
-       .max = 1.0},
-      {.name = "end",
-       .type = number,
-       .default_value = 0.75,
-       .doc = "when the masks become final, share of all training steps",
-       .min = 0.0,
-       .max = 1.0},
-      {.name = "every_steps",
-       .type = integer,
-       .default_value = std::int64_t{50},
-       .doc = "steps between two mask updates",
-       .min = 1,
-       .max = 1e12},
-      {.name = "rounds",
-       .type = integer,
-       .default_value = std::int64_t{5},
-       .doc = "schedule iterative: number of pruning rounds, evenly from start to end",
-       .min = 1,
-       .max = 1e6},
+      choice(
+          "method", "none", kMethods,
+          "what is pruned: weights (magnitude, rigl), n of m weights, blocks, filters or channels"),
+      share("target", 0.9,
+            "fraction of zeros in the pruned layers at the end, 0 to 1; of filters or channels"),
+      choice("distribution", "uniform", kDistributions,
+             "distribution over layers: uniform, erk (small layers stay denser) or global (one "
+             "ranking)"),
+      choice(
+          "schedule", "cubic", kSchedules,
+          "one_shot (at start), cubic (from start to end) or iterative (rounds with fine-tuning)"),
+      share("start", 0.15, "when pruning starts, share of all training steps"),
+      share("end", 0.75, "when the masks become final, share of all training steps"),
+      count("every_steps", 50, "steps between two mask updates", 1, 1e12),
+      count("rounds", 5, "schedule iterative: number of pruning rounds, evenly from start to end",
+            1, 1e6),
       {.name = "block",
        .type = integers,
        .default_value = Integers{16, 1},
        .doc = "method block: rows and columns of the matrix [K, C R S]; edge blocks are padded",
        .min = 1,
        .max = 1 << 20},
-      {.name = "n",
-       .type = integer,
-       .default_value = std::int64_t{2},
-       .doc = "method n_m: weights kept in each group",
-       .min = 1,
-       .max = 1 << 20},
-      {.name = "m",
-       .type = integer,
-       .default_value = std::int64_t{4},
-       .doc = "method n_m: weights in a group, along a row of [K, C R S]",
-       .min = 2,
-       .max = 1 << 20},
-      {.name = "drop_fraction",
-       .type = number,
-       .default_value = 0.3,
-       .doc = "method rigl: fraction of the weights that the first update replaces",
-       .min = 0.0,
-       .max = 1.0},
-      {.name = "gradient",
-       .type = text,
-       .default_value = std::string("masked"),
-       .doc = "of pruned weights: masked (none, they keep their value) or dense",
-       .choices = kGradients},
-      {.name = "execute",
-       .type = text,
-       .default_value = std::string("masked"),
-       .doc = "masked: dense kernels multiply the zeros; sparse (not for filter, channel): "
-              "convolutions and linear layers skip zeros where this is estimated to be faster",
-       .choices = kExecutions},
+      count("n", 2, "method n_m: weights kept in each group", 1, 1 << 20),
+      count("m", 4, "method n_m: weights in a group, along a row of [K, C R S]", 2, 1 << 20),
+      share("drop_fraction", 0.3,
+            "method rigl: fraction of the weights that the first update replaces"),
+      choice("gradient", "masked", kGradients,
+             "of pruned weights: masked (none, they keep their value) or dense"),
+      choice("execute", "masked", kExecutions,
+             "masked: dense kernels multiply the zeros; sparse (not for filter, channel): "
+             "convolutions and linear layers skip zeros where this is estimated to be faster"),
       {.name = "remove",
        .type = boolean,
        .default_value = false,

@@ -8,6 +8,7 @@
 
 #include "experiments/cli/command.h"
 #include "experiments/cli/measure_once.h"
+#include "experiments/config/build.h"
 #include "experiments/config/experiment_config.h"
 #include "experiments/run_folder/check_lines.h"
 #include "experiments/run_folder/run_folder.h"
@@ -84,8 +85,8 @@ int evaluate_target(const EvalArguments& arguments) {
                  .c_str(),
              stdout);
   if (target.config.quant && setup.plan) {
-    Shape input = {target.config.data.batch_size};
-    for (const std::int64_t size : loader->dataset().sample_shape()) input.push_back(size);
+    const Shape input =
+        batch_shape(target.config.data.batch_size, loader->dataset().sample_shape());
     const StepKernels kernels =
         kernels_of_step(*setup.model, input, target.config.device, PlanMode::inference, setup.plan);
     const std::string why =

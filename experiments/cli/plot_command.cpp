@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "experiments/cli/command.h"
+#include "experiments/config/shipped/shipped_configs.h"
 #include "experiments/operators/operator_table.h"
 #include "experiments/report/chart/convert_svg.h"
 #include "experiments/report/html/html_report.h"
@@ -95,12 +96,6 @@ void write(const fs::path& path, const std::string& text) {
   make_folder_of(path);
   write_file(path.string(), text);
   print_result(path.string() + "\n");
-}
-
-// Returns true for everything except folders and missing paths.
-bool is_file(const std::string& path) {
-  std::error_code error;
-  return fs::exists(path, error) && !fs::is_directory(path, error);
 }
 
 // Returns whether -o names one file; several figures need a folder.

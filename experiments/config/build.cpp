@@ -145,8 +145,7 @@ std::shared_ptr<Module> build_model(const ExperimentConfig& config, const Shape&
     fail(ErrorKind::kData, "model",
          cat("expected images [C,H,W] or points [M,D+C], got ", sample_shape));
   }
-  Shape input = {1};
-  for (std::int64_t size : sample_shape) input.push_back(size);
+  const Shape input = batch_shape(1, sample_shape);
 
   std::set<std::string> asked;  // every convolution requests its policy
   LayerContext context;
@@ -261,8 +260,7 @@ std::unique_ptr<Pruner> build_pruner(const ExperimentConfig& config, Module& mod
   if (config.sparsity.values().empty()) return nullptr;
   const SparsityOptions options = parse_sparsity(config.sparsity);
   if (options.method == PruneMethod::none) return nullptr;
-  Shape input = {1};
-  for (const std::int64_t size : sample_shape) input.push_back(size);
+  const Shape input = batch_shape(1, sample_shape);
   auto pruner = in_phase(ErrorKind::kConfig, [&] {
     return std::make_unique<Pruner>(model, input, options, total_steps,
                                     static_cast<std::uint64_t>(config.seed));
@@ -276,6 +274,12 @@ void bind_pruner(Pruner* pruner, Optimizer& optimizer) {
   std::vector<NamedTensor> state;
   for (const OptimState& entry : optimizer.state()) state.push_back({entry.name, entry.tensor});
   pruner->bind_optimizer_state(state);
+}
+
+Shape batch_shape(std::int64_t count, const Shape& sample) {
+  Shape out = {count};
+  for (const std::int64_t size : sample) out.push_back(size);
+  return out;
 }
 
 }  // namespace convscope

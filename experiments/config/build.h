@@ -51,4 +51,7 @@ struct SampleInfo {
 };
 CONVSCOPE_API SampleInfo sample_info(const ExperimentConfig& config);
 
+// Returns the shape of a batch: the number of samples, then the sizes of a sample.
+Shape batch_shape(std::int64_t count, const Shape& sample);
+
 }  // namespace convscope

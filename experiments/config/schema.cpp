@@ -14,35 +14,17 @@ namespace {
 constexpr double kMaxCount = 1e12;
 
 template <class T>
-struct TypeOf;
+constexpr OptionType kTypeOf = OptionType::text;
+template <class T>
+constexpr OptionType kTypeOf<std::optional<T>> = kTypeOf<T>;
 template <>
-struct TypeOf<bool> {
-  static constexpr OptionType kType = OptionType::boolean;
-};
+constexpr OptionType kTypeOf<bool> = OptionType::boolean;
 template <>
-struct TypeOf<std::int64_t> {
-  static constexpr OptionType kType = OptionType::integer;
-};
+constexpr OptionType kTypeOf<std::int64_t> = OptionType::integer;
 template <>
-struct TypeOf<double> {
-  static constexpr OptionType kType = OptionType::number;
-};
+constexpr OptionType kTypeOf<double> = OptionType::number;
 template <>
-struct TypeOf<std::optional<double>> {
-  static constexpr OptionType kType = OptionType::number;
-};
-template <>
-struct TypeOf<std::optional<std::int64_t>> {
-  static constexpr OptionType kType = OptionType::integer;
-};
-template <>
-struct TypeOf<std::vector<std::string>> {
-  static constexpr OptionType kType = OptionType::texts;
-};
-template <>
-struct TypeOf<std::string> {
-  static constexpr OptionType kType = OptionType::text;
-};
+constexpr OptionType kTypeOf<std::vector<std::string>> = OptionType::texts;
 
 template <class T>
 void store(T& member, const OptionValue& value) {
@@ -52,29 +34,27 @@ void store(double& member, const OptionValue& value) {
   const auto* whole = std::get_if<std::int64_t>(&value);
   member = whole != nullptr ? static_cast<double>(*whole) : std::get<double>(value);
 }
-void store(std::optional<double>& member, const OptionValue& value) {
+void store(std::vector<std::string>& member, const OptionValue& value) {
+  const auto* words = std::get_if<std::vector<std::string>>(&value);
+  member = words != nullptr ? *words : std::vector<std::string>();
+}
+template <class T>
+void store(std::optional<T>& member, const OptionValue& value) {
   member.reset();
   if (!std::holds_alternative<std::monostate>(value)) store(member.emplace(), value);
-}
-
-void store(std::optional<std::int64_t>& member, const OptionValue& value) {
-  member.reset();
-  if (const auto* whole = std::get_if<std::int64_t>(&value)) member = *whole;
 }
 
 template <class T>
 OptionValue load(const T& member) {
   return member;
 }
-OptionValue load(const std::optional<std::int64_t>& member) {
+template <class T>
+OptionValue load(const std::optional<T>& member) {
   return member ? OptionValue(*member) : OptionValue();
 }
 // An empty list counts as a missing value, so that resolved configs do not contain it.
 OptionValue load(const std::vector<std::string>& member) {
   return member.empty() ? OptionValue() : OptionValue(member);
-}
-OptionValue load(const std::optional<double>& member) {
-  return member ? OptionValue(*member) : OptionValue();
 }
 
 struct Limits {
@@ -87,7 +67,7 @@ template <class Block, class T>
 Key<Block> key(const char* name, T Block::*member, const char* doc, Limits limits = {}) {
   Key<Block> out;
   out.field = {.name = name,
-               .type = TypeOf<T>::kType,
+               .type = kTypeOf<T>,
                .default_value = limits.required ? OptionValue() : load(Block{}.*member),
                .doc = doc,
                .required = limits.required,
@@ -96,6 +76,16 @@ Key<Block> key(const char* name, T Block::*member, const char* doc, Limits limit
   out.set = [member](Block& block, const OptionValue& value) { store(block.*member, value); };
   out.get = [member](const Block& block) { return load(block.*member); };
   return out;
+}
+
+// Adds a check of the value to a key.
+template <class Block, class Check>
+Key<Block> checked(Key<Block> key, const Check& check) {
+  key.set = [set = key.set, check](Block& block, const OptionValue& value) {
+    set(block, value);
+    check(block);
+  };
+  return key;
 }
 
 void check_schema(std::int64_t schema) {
@@ -110,24 +100,17 @@ const Keys<ExperimentConfig>& top_keys() {
   static const Keys<ExperimentConfig> keys = [] {
     Keys<ExperimentConfig> out;
     out.push_back(
-        key("schema", &ExperimentConfig::schema, "format version of this file; always 1"));
-    out.back().set = [](ExperimentConfig& config, const OptionValue& value) {
-      config.schema = std::get<std::int64_t>(value);
-      check_schema(config.schema);
-    };
-    out.push_back(key("name", &ExperimentConfig::name,
-                      "name of the experiment and of its folder (default: the file's name)"));
-    out.back().set = [](ExperimentConfig& config, const OptionValue& value) {
-      config.name = std::get<std::string>(value);
-      check_word(config.name, "._-", "because the folder of the runs gets this name");
-    };
+        checked(key("schema", &ExperimentConfig::schema, "format version of this file; always 1"),
+                [](const ExperimentConfig& config) { check_schema(config.schema); }));
+    out.push_back(
+        checked(key("name", &ExperimentConfig::name,
+                    "name of the experiment and of its folder (default: the file's name)"),
+                [](const ExperimentConfig& config) {
+                  check_word(config.name, "._-", "because the folder of the runs gets this name");
+                }));
     out.push_back(key("seed", &ExperimentConfig::seed, "seed of all random numbers", {.min = 0}));
-    out.push_back(key("tags", &ExperimentConfig::tags, "free words for `report --tag`"));
-    out.back().set = [](ExperimentConfig& config, const OptionValue& value) {
-      config.tags.clear();
-      if (const auto* tags = std::get_if<std::vector<std::string>>(&value)) config.tags = *tags;
-      check_tags(config.tags);
-    };
+    out.push_back(checked(key("tags", &ExperimentConfig::tags, "free words for `report --tag`"),
+                          [](const ExperimentConfig& config) { check_tags(config.tags); }));
     out.push_back(key("note", &ExperimentConfig::note, "one line about this experiment"));
     out.back().set = [](ExperimentConfig& config, const OptionValue& value) {
       const auto* note = std::get_if<std::string>(&value);
@@ -140,10 +123,6 @@ const Keys<ExperimentConfig>& top_keys() {
     out.push_back(key("plugins", &ExperimentConfig::plugins,
                       "custom algorithms: plug-in files or folders of them, relative to this file; "
                       "--plugin adds more"));
-    out.back().set = [](ExperimentConfig& config, const OptionValue& value) {
-      const auto* words = std::get_if<std::vector<std::string>>(&value);
-      config.plugins = words != nullptr ? *words : std::vector<std::string>();
-    };
     Key<ExperimentConfig> device;
     device.field = {.name = "device",
                     .type = OptionType::text,
@@ -213,20 +192,17 @@ const Keys<ModelConfig>& model_keys() {
 }
 
 const Keys<LayerSpec>& layer_keys() {
-  static const Keys<LayerSpec> keys = [] {
-    Keys<LayerSpec> out;
-    out.push_back(key("type", &LayerSpec::type, "the kind of layer", {.required = true}));
-    out.push_back(
-        key("name", &LayerSpec::name, "unique name (default: type and number, such as conv2d_1)"));
-    out.back().set = [](LayerSpec& layer, const OptionValue& value) {
-      layer.name = std::get<std::string>(value);
-      check_word(layer.name, "_-.", "because parameters are named <layer>.<parameter>");
-    };
-    out.push_back(key("from", &LayerSpec::from,
-                      "its inputs: a layer or a list of layers; s.1 = the second result of s, "
-                      "input = the image (default: the layer before it)"));
-    return out;
-  }();
+  static const Keys<LayerSpec> keys = {
+      key("type", &LayerSpec::type, "the kind of layer", {.required = true}),
+      checked(
+          key("name", &LayerSpec::name, "unique name (default: type and number, such as conv2d_1)"),
+          [](const LayerSpec& layer) {
+            check_word(layer.name, "_-.", "because parameters are named <layer>.<parameter>");
+          }),
+      key("from", &LayerSpec::from,
+          "its inputs: a layer or a list of layers; s.1 = the second result of s, "
+          "input = the image (default: the layer before it)"),
+  };
   return keys;
 }
 

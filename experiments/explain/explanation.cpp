@@ -27,8 +27,8 @@ std::unique_ptr<UnbackedMemory> no_memory(const ExperimentConfig& config) {
 // Returns the network with the pruning masks that training attaches, and with its quantisers
 // switched on.
 Network network_of(const ExperimentConfig& config, const SampleInfo& sample) {
-  Network out{build_model(config, sample.shape, sample.classes), nullptr, {config.data.batch_size}};
-  for (const std::int64_t size : sample.shape) out.input.push_back(size);
+  Network out{build_model(config, sample.shape, sample.classes), nullptr,
+              batch_shape(config.data.batch_size, sample.shape)};
   // The number of steps does not affect the kernels.
   out.pruner = build_pruner(config, *out.model, nullptr, sample.shape, /*total_steps=*/1000);
   // Sparse kernels depend on the masks, so prune now as at the end of the schedule.

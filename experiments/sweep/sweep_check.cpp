@@ -22,8 +22,7 @@ namespace {
 // Asks the algorithms of a training step whether they accept their problems. The policy "measure"
 // is skipped, because it would time some algorithms.
 void check_algorithms(const ExperimentConfig& config, Module& model, const Shape& sample) {
-  Shape input = {config.data.batch_size};
-  for (const std::int64_t size : sample) input.push_back(size);
+  const Shape input = batch_shape(config.data.batch_size, sample);
   bool is_first = true;
   model.walk({input}, [&](Module& layer, const Shapes& arrives) {
     const std::unique_ptr<OperatorUse> heavy = layer.operator_use(arrives[0]);

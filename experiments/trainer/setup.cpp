@@ -219,9 +219,7 @@ void check_batches(const TrainingSetup& setup) {
 }
 
 Shape TrainingSetup::input(std::int64_t images) const {
-  Shape out = {images};
-  for (const std::int64_t size : train->dataset().sample_shape()) out.push_back(size);
-  return out;
+  return batch_shape(images, train->dataset().sample_shape());
 }
 
 Shape TrainingSetup::input() const {

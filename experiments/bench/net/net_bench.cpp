@@ -189,9 +189,7 @@ std::string names_of(const StepKernels& kernels, const std::string& layer, NetMo
 }  // namespace
 
 Batch random_batch(const Shape& image, std::int64_t size, int classes, std::uint64_t seed) {
-  Shape shape = {size};
-  for (const std::int64_t s : image) shape.push_back(s);
-  Batch batch{.x = random_tensor(shape, seed, Device{}),
+  Batch batch{.x = random_tensor(batch_shape(size, image), seed, Device{}),
               .labels = Tensor::zeros({size}, DType::i32)};
   Generator random(seed, 12);
   for (std::int64_t i = 0; i < size; ++i) {
@@ -229,9 +227,7 @@ NetBenchRow bench_net(const ExperimentConfig& config, Module& model, const Shape
                       int classes, NetMode mode, std::int64_t batch,
                       const NetBenchOptions& options) {
   if (mode == NetMode::train) {
-    Shape input = {batch};
-    for (const std::int64_t size : image) input.push_back(size);
-    require_trainable(model, input, cat("try another batch size than ", batch));
+    require_trainable(model, batch_shape(batch, image), cat("try another batch size than ", batch));
   }
   const Device device = config.device;
   release_cached(device);

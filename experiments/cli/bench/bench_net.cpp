@@ -252,8 +252,7 @@ int bench(const Arguments& arguments) {
           bench_net(config, *model, sample.shape, sample.classes, mode, batch, report.options));
       report.rows.back().cores_of_others = load.others();
       if (arguments.layers) {
-        Shape input = {batch};
-        for (const std::int64_t size : sample.shape) input.push_back(size);
+        const Shape input = batch_shape(batch, sample.shape);
         const PlanMode plan_mode =
             mode == NetMode::train ? PlanMode::training : PlanMode::inference;
         const LossType& loss = loss_types().get(config.train.loss);

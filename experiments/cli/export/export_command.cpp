@@ -119,8 +119,7 @@ WrittenNetwork read_back(const TrainedNetwork& trained, const std::string& path,
   out.model = build_model(config, trained.sample, trained.classes);
   if (has_masks) out.masks = build_pruner(config, *out.model, nullptr, trained.sample, 0);
   load_checkpoint(path, *out.model, nullptr);
-  Shape batch = {config.data.batch_size};
-  for (const std::int64_t size : trained.sample) batch.push_back(size);
+  const Shape batch = batch_shape(config.data.batch_size, trained.sample);
   const OutputDifference gap = difference(*trained.model, *out.model, batch, config.device);
   if (config.device.type == DeviceType::cpu && gap.largest != 0) {
     fail(ErrorKind::kRun, "export",

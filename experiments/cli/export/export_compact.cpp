@@ -179,8 +179,7 @@ void export_compact(const ExportArguments& arguments) {
   const std::shared_ptr<Module> compact = build_model(smaller, sample.shape, sample.classes);
   copy_compact(*model, network, masks, plan, *compact);
 
-  Shape batch = {config.data.batch_size};
-  for (const std::int64_t size : sample.shape) batch.push_back(size);
+  const Shape batch = batch_shape(config.data.batch_size, sample.shape);
   const bool quantised = is_quantised(*model);
   const OutputDifference whole = difference(*model, *compact, batch, config.device);
   for (Module* one : {model.get(), compact.get()}) bypass_activations(*one, quantised);

@@ -13,11 +13,6 @@
 namespace convscope {
 namespace {
 
-bool is_file(const std::string& path) {
-  std::error_code error;
-  return std::filesystem::exists(path, error) && !std::filesystem::is_directory(path, error);
-}
-
 bool has_equals(const std::string& word) { return word.find('=') != std::string::npos; }
 
 bool names_a_config(const std::string& word) {

@@ -55,12 +55,12 @@ std::string first_sentence(const fs::path& path) {
   return text.starts_with(kQuestion) ? text.substr(kQuestion.size()) : text;
 }
 
-bool is_there(const fs::path& path) {
+}  // namespace
+
+bool is_file(const fs::path& path) {
   std::error_code error;
   return fs::exists(path, error) && !fs::is_directory(path, error);
 }
-
-}  // namespace
 
 std::vector<ShippedConfig> shipped_configs() {
   std::map<std::string, ShippedConfig> found;
@@ -81,7 +81,7 @@ std::vector<ShippedConfig> shipped_configs() {
 std::string shipped_shapes() {
   for (const fs::path& folder : folders()) {
     const fs::path beside = folder.parent_path() / "shapes";
-    if (folder.is_relative() || !is_there(beside / "edge_cases.txt")) continue;
+    if (folder.is_relative() || !is_file(beside / "edge_cases.txt")) continue;
     return beside.lexically_normal().string();
   }
   fail(ErrorKind::kIo, "shapes",
@@ -92,15 +92,15 @@ std::string shipped_shapes() {
 std::string find_shapes(const std::string& word) {
   constexpr std::string_view kFolder = "experiments/shapes/", kShapes = ".txt";
   std::string name = word.starts_with(kFolder) ? word.substr(kFolder.size()) : word;
-  if (is_there(word) || name.empty() || name.find('/') != std::string::npos) return word;
+  if (is_file(word) || name.empty() || name.find('/') != std::string::npos) return word;
   if (!name.ends_with(kShapes)) name += kShapes;
   const fs::path shipped = fs::path(shipped_shapes()) / name;
-  return is_there(shipped) ? shipped.string() : word;
+  return is_file(shipped) ? shipped.string() : word;
 }
 
 std::string find_config(const std::string& word) {
-  if (word.empty() || word.find('/') != std::string::npos || is_there(word)) return word;
-  if (is_there(word + std::string(kEnding))) return word + std::string(kEnding);
+  if (word.empty() || word.find('/') != std::string::npos || is_file(word)) return word;
+  if (is_file(word + std::string(kEnding))) return word + std::string(kEnding);
   const bool is_file_name = word.ends_with(kEnding);
   const std::string name = is_file_name ? word.substr(0, word.size() - kEnding.size()) : word;
   std::vector<std::string> known;

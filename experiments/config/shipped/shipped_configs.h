@@ -3,6 +3,7 @@
 // `convscope run quickstart`.
 #pragma once
 
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,9 @@ struct ShippedConfig {
 // Returns the configs by name. The folders are searched in this order, and the first match wins:
 // experiments/configs of the current folder, the installation, the source tree of the build.
 CONVSCOPE_API std::vector<ShippedConfig> shipped_configs();
+
+// Returns true for everything except folders and missing paths.
+bool is_file(const std::filesystem::path& path);
 
 // Returns the path of the config that `word` names. `word` is a path, the name of a file in the
 // current folder with or without .yaml, or the name of a shipped config. Returns `word` itself if

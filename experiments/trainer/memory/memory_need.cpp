@@ -82,8 +82,7 @@ void count_network(const ExperimentConfig& given, const DataFacts& data, MemoryN
   const ExperimentConfig config = blocks ? without_blocks(given) : given;
   const Device device = config.device;
   const auto model = build_model(config, data.sample, data.classes);
-  Shape input = {config.data.batch_size};
-  for (const std::int64_t size : data.sample) input.push_back(size);
+  const Shape input = batch_shape(config.data.batch_size, data.sample);
   const std::int64_t held = add_masks(config, *model, input);
   need.network_bytes = nothing.live_bytes(device) + held;
   const auto optimizer = build_optimizer(config, *model);
