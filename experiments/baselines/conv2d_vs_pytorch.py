@@ -21,7 +21,7 @@ import tempfile
 import numpy as np
 import torch
 import torch.nn.functional as F
-from processes import run
+from processes import files_of, run
 
 EPS = 2.0 ** -23
 GROWTH = {"reference": 1.0, "im2col_gemm": 4.0, "im2col_gemm_eigen": 4.0, "direct": 4.0,
@@ -79,17 +79,13 @@ def pytorch(problem, x, w, b, dy, dtype):
 
 def convscope(program, folder, problem, algorithm, has_bias):
     listing = lambda values: ",".join(str(v) for v in values)
-    command = [program, "op", "conv2d", "--x", folder / "x.npy", "--w", folder / "w.npy",
-               "--dy", folder / "dy.npy", "--stride", listing(problem["stride"]),
+    command = [program, "op", "conv2d", *files_of(folder, ("x", "w", "dy", *["b"] * has_bias), TENSORS),
+               "--stride", listing(problem["stride"]),
                "--padding", listing(problem["padding"]), "--dilation", listing(problem["dilation"]),
                "--groups", problem["groups"], "--algorithm", algorithm]
-    if has_bias:
-        command += ["--b", folder / "b.npy"]
-    for name in TENSORS:
-        command += [f"--out-{name}", folder / f"{name}.npy"]
     if run(command, codes=(0, REFUSED)).returncode == REFUSED:
         return None
-    return [np.load(folder / f"{name}.npy").astype(np.float64) for name in TENSORS]
+    return [np.load(folder / f"out_{name}.npy").astype(np.float64) for name in TENSORS]
 
 
 def main():

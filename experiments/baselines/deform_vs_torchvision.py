@@ -174,11 +174,8 @@ def convscope(program, folder, z, algorithm, device):
                "--dilation", pair("dilation"), "--groups", z["groups"], "--offset-groups",
                z["offset_groups"], "--algorithm", algorithm, "--device", device]
     left_out = {"mask": not z["mask"], "b": not z["bias"], "dmask": not z["mask"]}
-    for name in INPUTS:
-        command += [] if left_out.get(name) else [f"--{name}", folder / f"{name}.npy"]
-    wanted = [name for name in TENSORS if not left_out.get(name)]
-    for name in wanted:
-        command += [f"--out-{name}", folder / f"out_{name}.npy"]
+    inputs, wanted = ([name for name in names if not left_out.get(name)] for names in (INPUTS, TENSORS))
+    command += processes.files_of(folder, inputs, wanted)
     done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
     if f"but '{algorithm}' expects" in done.stderr:
         return None  # refused

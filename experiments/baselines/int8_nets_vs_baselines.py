@@ -34,7 +34,7 @@ import tempfile
 import net_table
 from images import write_cifar
 from nets_vs_baselines import called
-from processes import bench, default_python, environment, on_cores, peak_bytes, repeated_ms
+from processes import add_turn_options, bench, environment, on_cores, parsed_turns, peak_bytes, repeated_ms
 
 TOLERANCE = 0.02  # of the norm of the logits
 IMAGE = 224
@@ -175,7 +175,7 @@ def compare(args, folder):
     for system, version in versions.items():
         print(f"{system}: {version}; cores of this machine: {os.cpu_count()}")
     if args.json:
-        args.json.write_text(json.dumps({"versions": versions, "rows": rows}, indent=1) + "\n")
+        pathlib.Path(args.json).write_text(json.dumps({"versions": versions, "rows": rows}, indent=1) + "\n")
     return 1 if wrong else 0
 
 
@@ -188,22 +188,10 @@ def main():
                                float(seconds), clock)))
         return 0
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--program", type=pathlib.Path, default=pathlib.Path("build/release/bin/convscope"))
-    parser.add_argument("--python", default=default_python())
+    add_turn_options(parser, 2.0, 0.5, "the baselines")
     parser.add_argument("--net", default="resnet18", choices=["resnet18", "mobilenet_v1", "mobilenet_v2"])
-    parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
-    parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--seconds", type=float, default=2.0)
-    parser.add_argument("--quick", action="store_true", help="one turn of 0.5 seconds")
-    parser.add_argument("--clock", choices=["wall", "cpu"], default="wall")
-    parser.add_argument("--pin", action="store_true", help="bind all to the first cores")
-    parser.add_argument("--json", type=pathlib.Path)
-    args = parser.parse_args()
-    if args.clock == "cpu" and args.threads != [1]:
-        parser.error("expected --threads 1 with --clock cpu: it counts one thread's time")
-    if args.quick:
-        args.repeats, args.seconds = 1, 0.5
-    args.program = args.program.resolve()
+    args = parsed_turns(parser)
+    args.program = pathlib.Path(args.program).resolve()
     installed = subprocess.run([args.python, "-c", "import openvino, onnxruntime, onnx, numpy"],
                                capture_output=True)
     if installed.returncode != 0:

@@ -17,9 +17,10 @@ with PyTorch's float64 gradient. Exit code 1 when a difference exceeds its bound
 """
 import argparse
 import pathlib
-import subprocess
 import sys
 import tempfile
+
+from processes import files_of, run
 
 try:
     import numpy as np
@@ -52,13 +53,10 @@ def pytorch(v, step, dy, low, high, g):
 def convscope(program, folder, v, step, dy, bits, unsigned):
     for name, array in (("v", v), ("step", step), ("dy", dy)):
         np.save(folder / f"{name}.npy", array)
-    command = [program, "op", "lsq", "--bits", str(bits)] + (["--unsigned"] if unsigned else [])
-    for name in ("v", "step", "dy"):
-        command += [f"--{name}", folder / f"{name}.npy"]
-    for name in ("y", "dv", "dstep"):
-        command += [f"--out-{name}", folder / f"{name}.npy"]
-    subprocess.run(command, check=True)
-    return [np.load(folder / f"{name}.npy") for name in ("y", "dv", "dstep")]
+    results = ("y", "dv", "dstep")
+    run([program, "op", "lsq", "--bits", bits, *["--unsigned"] * unsigned,
+         *files_of(folder, ("v", "step", "dy"), results)])
+    return [np.load(folder / f"out_{name}.npy") for name in results]
 
 
 def main():

@@ -96,28 +96,15 @@ def mebibytes(value):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--program", default="build/release/bin/convscope")
-    parser.add_argument("--python", default=sys.executable, help="a Python that has PyTorch")
-    parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
-    parser.add_argument("--repeats", type=int, default=3, help="turns of each system")
-    parser.add_argument("--seconds", type=float, default=3.0, help="counted time of a turn")
-    parser.add_argument("--quick", action="store_true", help="one turn of 0.6 seconds")
-    parser.add_argument("--clock", choices=["wall", "cpu"], default="wall",
-                        help="cpu: time on the core, for --threads 1 on a busy machine")
-    parser.add_argument("--pin", action="store_true", help="bind both sides to the first cores")
+    processes.add_turn_options(parser, 3.0, 0.6, "PyTorch")
     parser.add_argument("--only", default="", help="cases whose name contains this")
     parser.add_argument("--override", action="append", default=[], help="key=value for Convscope")
-    parser.add_argument("--json", help="where to write the rows")
     parser.add_argument("--child", help=argparse.SUPPRESS)
     parser.add_argument("--layout", help=argparse.SUPPRESS)
-    args = parser.parse_args()
+    args = processes.parsed_turns(parser)
     if args.child:
         torch_child(json.loads(args.child), args.layout, args.threads[0], args.seconds, args.clock)
         return 0
-    if args.clock == "cpu" and args.threads != [1]:
-        parser.error("expected --threads 1 with --clock cpu: it counts one thread's time")
-    if args.quick:
-        args.repeats, args.seconds = 1, 0.6
     chosen = [case for case in cases() if args.only in case["name"]]
     if not chosen:
         parser.error(f"expected --only to name one of: {', '.join(c['name'] for c in cases())}")

@@ -30,7 +30,8 @@ import sys
 import tempfile
 
 import net_table
-from processes import bench, default_python, environment, on_cores
+import processes
+from processes import bench, environment, on_cores
 
 HERE = pathlib.Path(__file__).resolve().parent
 CONFIGS = HERE.parent / "configs"
@@ -198,27 +199,11 @@ class Comparison:
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--program", default="build/release/bin/convscope")
-    parser.add_argument("--python", default=default_python(),
-                        help="a Python that has the baselines (default: build/baselines/bin/python)")
-    parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
-    parser.add_argument("--repeats", type=int, default=3, help="turns of each system")
-    parser.add_argument("--seconds", type=float, default=2.0, help="counted time of a turn")
-    parser.add_argument("--quick", action="store_true", help="one turn of 0.5 seconds")
-    parser.add_argument("--clock", choices=["wall", "cpu"], default="wall",
-                        help="cpu: time on the core, for --threads 1 on a busy machine")
-    parser.add_argument("--pin", action="store_true", help="bind all to the first cores")
+    processes.add_turn_options(parser, 2.0, 0.5, "the baselines")
     parser.add_argument("--only", default="", help="networks whose name contains this")
     parser.add_argument("--systems", nargs="+", choices=BASELINES, default=list(BASELINES))
     parser.add_argument("--override", action="append", default=[], help="key=value for Convscope")
-    parser.add_argument("--json", help="where to write the rows")
-    args = parser.parse_args()
-    if args.clock == "cpu" and args.threads != [1]:
-        parser.error("expected --threads 1 with --clock cpu: it counts one thread's time")
-    if args.repeats < 1 or min(args.threads) < 1:
-        parser.error("expected --repeats and --threads of at least 1")
-    if args.quick:
-        args.repeats, args.seconds = 1, 0.5
+    args = processes.parsed_turns(parser)
     chosen = [net for net in NETS if args.only in net[0]]
     if not chosen:
         parser.error(f"expected --only to name one of: {', '.join(net[0] for net in NETS)}")

@@ -53,6 +53,40 @@ def bench(command, codes=(0,), **options):
         return json.loads(path.read_text())
 
 
+def files_of(folder, inputs, outputs):
+    """Returns the options of `convscope op` for arrays NAME.npy, and for results out_NAME.npy, in a folder."""
+    return [word for name in inputs for word in (f"--{name}", folder / f"{name}.npy")] + [
+        word for name in outputs for word in (f"--out-{name}", folder / f"out_{name}.npy")]
+
+
+def add_turn_options(parser, seconds, quick, baselines):
+    """Adds the options of comparisons in which processes of all systems run in turn."""
+    parser.add_argument("--program", default="build/release/bin/convscope")
+    parser.add_argument("--python", default=default_python(),
+                        help=f"a Python that has {baselines} (default: build/baselines/bin/python)")
+    parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
+    parser.add_argument("--repeats", type=int, default=3, help="turns of each system")
+    parser.add_argument("--seconds", type=float, default=seconds, help="counted time of a turn")
+    parser.add_argument("--quick", action="store_true", help=f"one turn of {quick} seconds")
+    parser.set_defaults(quick_seconds=quick)
+    parser.add_argument("--clock", choices=["wall", "cpu"], default="wall",
+                        help="cpu: time on the core, for --threads 1 on a busy machine")
+    parser.add_argument("--pin", action="store_true", help="bind all to the first cores")
+    parser.add_argument("--json", help="where to write the rows")
+
+
+def parsed_turns(parser):
+    """Returns the options of add_turn_options() and the parser's others."""
+    args = parser.parse_args()
+    if args.clock == "cpu" and args.threads != [1] and not getattr(args, "child", None):
+        parser.error("expected --threads 1 with --clock cpu: it counts one thread's time")
+    if args.repeats < 1 or min(args.threads) < 1:
+        parser.error("expected --repeats and --threads of at least 1")
+    if args.quick:
+        args.repeats, args.seconds = 1, args.quick_seconds
+    return args
+
+
 def clock_of(name):
     """Returns the function that reads a clock. `cpu` counts the whole process, because many systems start threads."""
     return time.process_time if name == "cpu" else time.perf_counter

@@ -29,6 +29,8 @@ import subprocess
 import sys
 import tempfile
 
+from images import write_cifar
+
 # name: config, its overrides, images per GPU
 CASES = {
     "resnet18": ("cifar10_resnet18", ["data.augment=null", "train.epochs=2"], 256),
@@ -43,11 +45,6 @@ def random_data(folder):
 
     rng = np.random.default_rng(1)
 
-    def cifar(name, count):
-        records = rng.integers(0, 256, (count, 3073), dtype=np.uint8)
-        records[:, 0] %= 10
-        records.tofile(folder / "cifar10" / f"{name}.bin")
-
     def idx(prefix, count):
         images = rng.integers(0, 256, count * 784, dtype=np.uint8).tobytes()
         labels = rng.integers(0, 10, count, dtype=np.uint8).tobytes()
@@ -56,11 +53,8 @@ def random_data(folder):
         (folder / "mnist" / f"{prefix}-labels-idx1-ubyte").write_bytes(
             struct.pack(">II", 2049, count) + labels)
 
-    for name in ("cifar10", "mnist"):
-        (folder / name).mkdir(parents=True, exist_ok=True)
-    for i in range(1, 6):
-        cifar(f"data_batch_{i}", 10240)
-    cifar("test_batch", 1024)
+    write_cifar(folder / "cifar10", 51200, 1024)
+    (folder / "mnist").mkdir(parents=True)
     idx("train", 614400)
     idx("t10k", 2048)
 

@@ -100,11 +100,8 @@ def pytorch_times(baseline, x, w, dy, args):
 
 def convscope(args, folder, algorithm):
     command = [args.program, "--threads", args.threads, "op", "sparse_conv", "--submanifold",
-               "--algorithm", algorithm, "--repeats", args.repeats, "--clock", args.clock]
-    for name in ("sites", "x", "w", "dy"):
-        command += [f"--{name}", folder / f"{name}.npy"]
-    for name in ("y", "dx", "dw"):
-        command += [f"--out-{name}", folder / f"out_{name}.npy"]
+               "--algorithm", algorithm, "--repeats", args.repeats, "--clock", args.clock,
+               *processes.files_of(folder, ("sites", "x", "w", "dy"), ("y", "dx", "dw"))]
     done = processes.run(command, env=processes.environment(args.threads))
     ms = {line.split(" ms: ")[0]: float(line.split(" ms: ")[1]) for line in done.stdout.splitlines()}
     ms["backward"] = ms["backward_data"] + ms["backward_weight"]

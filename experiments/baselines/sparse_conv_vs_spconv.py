@@ -167,13 +167,9 @@ def error_of(got, right):
 
 
 def our_results(args, folder, algorithm, precision):
-    words = ["op", "sparse_conv", "--submanifold", "--algorithm", algorithm, "--device", args.device,
-             "--precision", precision]
-    for name in ("sites", "x", "w", "dy"):
-        words += [f"--{name}", folder / f"{name}.npy"]
-    for name in ("y", "dx", "dw"):
-        words += [f"--out-{name}", folder / f"out_{name}.npy"]
-    run_ours(args, words)
+    run_ours(args, ["op", "sparse_conv", "--submanifold", "--algorithm", algorithm, "--device", args.device,
+                    "--precision", precision,
+                    *processes.files_of(folder, ("sites", "x", "w", "dy"), ("y", "dx", "dw"))])
     return {name: torch.from_numpy(np.load(folder / f"out_{name}.npy")) for name in ("y", "dx", "dw")}
 
 
