@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "experiments/bench/bench_report.h"
+#include "experiments/report/text_table.h"
 #include "experiments/run_folder/environment.h"
 #include "experiments/run_folder/machine_load.h"
 #include "framework/io/json_text.h"
@@ -46,11 +47,9 @@ Json row_json(const ReportedGroup& group, const BenchRow& row,
       {"status", !row.wrong.empty() ? "wrong"
                  : row.counts()     ? "ok"
                                     : "impossible"},
-      {"samples", row.time.samples},
-      {"median_ms", number(row.time.median_ms)},
-      {"p10_ms", number(row.time.p10_ms)},
-      {"p90_ms", number(row.time.p90_ms)},
-      {"min_ms", number(row.time.min_ms)},
+  };
+  out.update(times_json<Json>(row.time));
+  out.update(Json{
       {"prepare_ms", number(row.prepare_ms)},
       {"gflops_effective", number(row.gflops_effective)},
       {"gflops_executed", number(row.gflops_executed)},
@@ -74,7 +73,7 @@ Json row_json(const ReportedGroup& group, const BenchRow& row,
       {"ratio_to_baseline_plain", ratio(plain, row.time.median_ms)},
       {"wrong", row.wrong.empty() ? Json() : Json(row.wrong)},
       {"types", group.types},
-  };
+  });
   for (const BenchFact& fact : group.facts) {
     const bool whole = std::floor(fact.value) == fact.value && std::abs(fact.value) < 0x1p53;
     out[fact.name] = whole                       ? Json(static_cast<std::int64_t>(fact.value))
@@ -88,26 +87,23 @@ Json row_json(const ReportedGroup& group, const BenchRow& row,
 
 Json baseline_row_json(const ReportedGroup& group, const BaselineBenchRow& row,
                        const BenchReportSettings& settings) {
-  return {{"problem", group.problem},
-          {"direction", name_of(group.direction)},
-          {"baseline", settings.baseline_name},
-          {"baseline_version", settings.baseline_version},
-          {"algorithm", row.algorithm},
-          {"layout", row.plain ? "plain, conversions included" : "own"},
-          {"implementation", row.implementation},
-          {"device", settings.device.str()},
-          {"threads", group.threads},
-          {"status", row.wrong.empty() ? "ok" : "wrong"},
-          {"samples", row.time.samples},
-          {"median_ms", number(row.time.median_ms)},
-          {"p10_ms", number(row.time.p10_ms)},
-          {"p90_ms", number(row.time.p90_ms)},
-          {"min_ms", number(row.time.min_ms)},
-          {"gflops_effective", number(row.gflops_effective)},
-          {"workspace_bytes", row.workspace_bytes},
-          {"error_ratio", std::isfinite(row.error_ratio) ? Json(row.error_ratio) : Json()},
-          {"wrong", row.wrong.empty() ? Json() : Json(row.wrong)},
-          {"types", group.types}};
+  Json out = {{"problem", group.problem},
+              {"direction", name_of(group.direction)},
+              {"baseline", settings.baseline_name},
+              {"baseline_version", settings.baseline_version},
+              {"algorithm", row.algorithm},
+              {"layout", row.plain ? "plain, conversions included" : "own"},
+              {"implementation", row.implementation},
+              {"device", settings.device.str()},
+              {"threads", group.threads},
+              {"status", row.wrong.empty() ? "ok" : "wrong"}};
+  out.update(times_json<Json>(row.time));
+  out.update(Json{{"gflops_effective", number(row.gflops_effective)},
+                  {"workspace_bytes", row.workspace_bytes},
+                  {"error_ratio", std::isfinite(row.error_ratio) ? Json(row.error_ratio) : Json()},
+                  {"wrong", row.wrong.empty() ? Json() : Json(row.wrong)},
+                  {"types", group.types}});
+  return out;
 }
 
 Json peaks_json(const CpuPeaks& peaks) {
@@ -144,11 +140,7 @@ Json rows_json(const ReportedGroups& groups, const BenchReportSettings& settings
 
 std::string csv_cell(const Json& value) {
   if (value.is_null()) return "";
-  const std::string text = value.is_string() ? value.get<std::string>() : value.dump();
-  if (text.find_first_of(",\"\n") == std::string::npos) return text;
-  std::string out = "\"";
-  for (const char c : text) out += c == '"' ? std::string("\"\"") : std::string(1, c);
-  return out + "\"";
+  return csv_quoted(value.is_string() ? value.get<std::string>() : value.dump());
 }
 
 }  // namespace

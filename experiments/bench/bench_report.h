@@ -2,6 +2,7 @@
 // bench_report.h: the output of a benchmark: a table for people, JSON and CSV for programs.
 #pragma once
 
+#include <cmath>
 #include <string>
 #include <vector>
 
@@ -82,6 +83,19 @@ CONVSCOPE_API std::string bench_json(const ReportedGroups& groups,
 // Returns the rows of the JSON as CSV with a header line.
 CONVSCOPE_API std::string bench_csv(const ReportedGroups& groups,
                                     const BenchReportSettings& settings);
+
+// Returns samples and times of a row as a JSON object; null: not timed.
+template <class Json>
+Json times_json(const TimingSummary& time) {
+  const auto ms = [](double value) {
+    return value > 0 && std::isfinite(value) ? Json(value) : Json();
+  };
+  return {{"samples", time.samples},
+          {"median_ms", ms(time.median_ms)},
+          {"p10_ms", ms(time.p10_ms)},
+          {"p90_ms", ms(time.p90_ms)},
+          {"min_ms", ms(time.min_ms)}};
+}
 
 // Returns the measured peaks as a JSON object (peaks_json_text) or as a table.
 CONVSCOPE_API std::string peaks_json_text(const CpuPeaks& peaks);

@@ -13,6 +13,7 @@
 #include "experiments/bench/device_timing.h"
 #include "experiments/bench/honest/least_time.h"
 #include "experiments/bench/problem_list.h"
+#include "experiments/run_folder/user_words.h"
 #include "framework/io/former_names.h"
 
 namespace convscope {
@@ -120,14 +121,12 @@ std::vector<std::string> algorithms_in(const char* command, const std::string& t
   for (const std::string& word : split_commas(text)) {
     const std::string name(accepted_name(word));
     if (std::ranges::count(names, name) == 0) {
-      const std::string near = nearest_word(name, words);
       const bool is_list = name == "all" || name == "auto";
       fail(is_list ? ErrorKind::kInvalid : ErrorKind::kUnavailable, command,
            is_list ? cat("expected '", name, "' by itself, because it is a list already, got '",
                          text, "'")
                    : cat("expected all, auto or algorithms of device ", device.str(), " (",
-                         join(names), "), got '", name, "'",
-                         near.empty() ? "" : cat("; did you mean '", near, "'?")));
+                         join(names), "), got '", name, "'", did_you_mean(name, words)));
     }
     if (std::ranges::count(out, name) == 0) out.push_back(name);
   }

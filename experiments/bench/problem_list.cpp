@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <sstream>
 
+#include "experiments/run_folder/user_words.h"
 #include "framework/io/bytes.h"
 #include "framework/registry.h"
 
@@ -89,10 +90,8 @@ std::vector<Direction> parse_directions(const std::string& text) {
   for (const Direction direction : kDirections) known.emplace_back(name_of(direction));
   for (const std::string& word : words) {
     const bool one_of_them = word != "all" && std::ranges::count(known, word) == 1;
-    const std::string near = nearest_word(word, known);
     CONVSCOPE_CHECK(one_of_them, kOperation, "expected --direction to be all or some of forward,",
-                    "backward_data,backward_weight, got '", word, "'",
-                    near.empty() || near == word ? "" : cat("; did you mean '", near, "'?"));
+                    "backward_data,backward_weight, got '", word, "'", did_you_mean(word, known));
   }
   std::vector<Direction> out;
   for (const Direction direction : kDirections) {

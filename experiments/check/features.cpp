@@ -6,6 +6,7 @@
 #include <iterator>
 
 #include "experiments/bench/problem_list.h"
+#include "experiments/run_folder/user_words.h"
 #include "framework/registry.h"
 
 namespace convscope {
@@ -53,10 +54,9 @@ std::vector<std::string> parse_features(const std::string& text,
   std::vector<std::string> words = known, out;
   words.emplace_back("all");
   for (const std::string& word : split_commas(text)) {
-    const std::string near = nearest_word(word, words);
     CONVSCOPE_CHECK(std::ranges::count(known, word) > 0, "check",
                     "expected --require to be all or some of ", join(known, ","), ", got '", word,
-                    "'", near.empty() || near == word ? "" : cat("; did you mean '", near, "'?"));
+                    "'", did_you_mean(word, words));
     if (std::ranges::count(out, word) == 0) out.push_back(word);
   }
   return out;

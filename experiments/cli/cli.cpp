@@ -21,6 +21,7 @@
 #include "experiments/plugins/plugins.h"
 #include "experiments/report/table/fit_text.h"
 #include "experiments/run_folder/machine_load.h"
+#include "experiments/run_folder/user_words.h"
 #include "framework/io/clean_text.h"
 #include "framework/number_text.h"
 #include "framework/parallel.h"
@@ -74,11 +75,6 @@ std::vector<std::string> option_names(const CommandLine& line) {
   return names;
 }
 
-std::string suggestion(std::string_view word, const std::vector<std::string>& known) {
-  const std::string near = nearest_word(word, known);
-  return near.empty() ? "" : cat("; did you mean '", near, "'?");
-}
-
 // Rewords CLI11's sentences: "CONFIG is required", "--threads: 1 required INT missing".
 std::string in_our_words(const CommandLine::Parsed& mistake) {
   const std::string& text = mistake.text;
@@ -109,7 +105,7 @@ std::string explain_parse_error(const CommandLine& program, const CommandLine::P
   for (const std::string& word : rest) {
     if (!word.starts_with("-") || word == "-") continue;
     const std::string name = word.substr(0, word.find('='));
-    return cat(prefix, "unknown option '", name, "'", suggestion(name, option_names(*here)));
+    return cat(prefix, "unknown option '", name, "'", did_you_mean(name, option_names(*here)));
   }
   if (mistake.kind == "ConversionError" || mistake.kind == "ValidationError") {
     return cat(prefix, in_our_words(mistake));  // later words were not read
@@ -117,7 +113,7 @@ std::string explain_parse_error(const CommandLine& program, const CommandLine::P
   const std::vector<std::string> nested = nested_names(*here);
   if (!nested.empty() && (!rest.empty() || mistake.kind == "RequiredError")) {
     if (rest.empty()) return cat(prefix, "expected one of the commands ", join(nested));
-    return cat(prefix, "unknown command '", rest[0], "'", suggestion(rest[0], nested),
+    return cat(prefix, "unknown command '", rest[0], "'", did_you_mean(rest[0], nested),
                " (known: ", join(nested), ")");
   }
   if (!rest.empty()) return cat(prefix, "expected no further argument, got '", rest[0], "'");

@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "experiments/cli/screen/stdout.h"
+#include "experiments/run_folder/user_words.h"
 #include "framework/io/former_names.h"
 #include "framework/number_text.h"
 #include "framework/registry.h"
@@ -46,9 +47,8 @@ CommandOption* CommandOption::one_of(const std::vector<std::string>& words) {
   });
   check([words](const std::string& word) -> std::string {
     if (std::ranges::count(words, word) > 0) return "";
-    const std::string near = nearest_word(word.substr(0, 100), words);
     return cat("expected one of ", join(words), ", got '", word, "'",
-               near.empty() ? "" : cat("; did you mean '", near, "'?"));
+               did_you_mean(word.substr(0, 100), words));
   });
   return suggest(words);
 }

@@ -92,8 +92,7 @@ std::function<int()> declare_compare(CommandLine& app) {
                  "run folders, names in runs/ (all seeds of the newest config), rows of sweeps, or "
                  "files of bench --json (several files of one program joined by commas); each side "
                  "is compared with the first")
-      ->required()
-      ->type_name("");
+      ->required();
   app.add_option("-r,--root", arguments->root, "folder of all runs, in which names are searched")
       ->type_name("DIR")
       ->capture_default_str();

@@ -107,8 +107,7 @@ std::function<int()> declare_eval(CommandLine& app) {
   app.add_option(
          "RUN", arguments->target,
          "run folder, or a .safetensors file of convscope (checkpoint, quantised or sparse model)")
-      ->required()
-      ->type_name("");
+      ->required();
   app.add_option("--split", arguments->split, "split of the data set: test, val or train")
       ->type_name("S")
       ->capture_default_str()

@@ -57,7 +57,7 @@ int write_index(const IndexArguments& arguments) {
 
 std::function<int()> declare_index(CommandLine& app) {
   auto arguments = std::make_shared<IndexArguments>();
-  app.add_option("DIR", arguments->folder, "folder of runs")->type_name("")->capture_default_str();
+  app.add_option("DIR", arguments->folder, "folder of runs")->capture_default_str();
   app.add_option("-o,--output", arguments->output,
                  "output page (default: index.html in DIR); its links to the runs are relative")
       ->type_name("FILE");

@@ -4,6 +4,7 @@
 
 #include "experiments/cli/command.h"
 #include "experiments/look/look_page.h"
+#include "experiments/run_folder/user_words.h"
 #include "framework/io/atomic_file.h"
 #include "framework/io/output_place.h"
 
@@ -21,9 +22,8 @@ Direction direction_named(const std::string& name) {
     if (name == name_of(direction)) return direction;
     known.emplace_back(name_of(direction));
   }
-  const std::string near = nearest_word(name, known);
   fail_usage("look", cat("expected --direction ", join(known, ", "), ", got '", name, "'",
-                         near.empty() ? "" : cat("; did you mean '", near, "'?")));
+                         did_you_mean(name, known)));
 }
 
 // Returns "look-winograd.html".
@@ -57,7 +57,6 @@ std::function<int()> declare_look(CommandLine& app) {
   app.add_option("ALGORITHM", arguments->algorithm,
                  cat("algorithm with a lesson: ", join(lessons_to_look_at())))
       ->required()
-      ->type_name("")
       ->suggest(lessons_to_look_at());
   app.add_option(
          "--problem", arguments->problem,

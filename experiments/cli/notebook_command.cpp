@@ -10,6 +10,7 @@
 
 #include "experiments/cli/command.h"
 #include "experiments/notebooks/places.h"
+#include "experiments/run_folder/user_words.h"
 
 namespace convscope {
 namespace {
@@ -95,10 +96,8 @@ std::string checked_name(const std::string& word, const NotebookPaths& from) {
     if (name.starts_with(word)) found.push_back(name);
   }
   if (found.size() == 1) return found.front();
-  const std::string near = nearest_word(word, names);
   fail_usage("notebook", cat("expected the number or the name of one notebook, got '", word, "'",
-                             near.empty() ? "" : cat("; did you mean '", near, "'?"),
-                             " (there are: ", join(names), ")"));
+                             did_you_mean(word, names), " (there are: ", join(names), ")"));
 }
 
 int open_notebooks(NotebookArguments arguments) {
@@ -146,7 +145,6 @@ std::function<int()> declare_notebook(CommandLine& app) {
   } catch (const Error&) {  // the command says so when it runs
   }
   app.add_option("NAME", arguments->name, "notebook to open, by number or name (04_winograd)")
-      ->type_name("")
       ->suggest(names);
   app.add_flag("--no-browser", arguments->no_browser,
                "print the address instead of opening a window");

@@ -282,8 +282,7 @@ std::function<int()> declare_plot(CommandLine& app) {
   app.add_option("RUN", arguments->runs,
                  "run folders, folders of runs (runs/<name>), or runs/ as a whole; or files of " +
                      operator_bench_commands(/*quoted=*/false))
-      ->required()
-      ->type_name("");
+      ->required();
   std::string kinds = "figures (default: all that the files permit), from runs:";
   std::string bench_kinds = "\nfrom bench files:";
   std::string ladder_kinds = "\nfrom bench --ladder files:";

@@ -33,8 +33,7 @@ std::function<int()> declare_report(CommandLine& app) {
   auto arguments = std::make_shared<ReportArguments>();
   app.add_option("RUN", arguments->runs,
                  "run folders, folders of runs (runs/<name>), or runs/ as a whole")
-      ->required()
-      ->type_name("");
+      ->required();
   app.add_option("-f,--format", arguments->format, "format of the table: md, csv, json or latex")
       ->type_name("F")
       ->capture_default_str()

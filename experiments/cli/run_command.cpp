@@ -319,9 +319,8 @@ int run(const RunArguments& arguments) {
 std::function<int()> declare_run(CommandLine& app) {
   auto arguments = std::make_shared<RunArguments>();
   app.add_option(
-         "CONFIG", arguments->words,
-         "config: file, or name of a shipped config (config list); then KEY=VALUE to change it")
-      ->type_name("");
+      "CONFIG", arguments->words,
+      "config: file, or name of a shipped config (config list); then KEY=VALUE to change it");
   app.add_option("-o,--output", arguments->root, "folder of all runs")
       ->type_name("DIR")
       ->capture_default_str();

@@ -176,8 +176,7 @@ std::function<int()> declare_sweep(CommandLine& app) {
   auto arguments = std::make_shared<Arguments>();
   app.add_option("CONFIG", arguments->words,
                  "config: file, or name of a shipped config (config list); then KEY=VALUE to "
-                 "change it; with --status, --cancel and --work also the folder of a sweep")
-      ->type_name("");
+                 "change it; with --status, --cancel and --work also the folder of a sweep");
   app.add_option("-o,--output", arguments->root, "folder of all runs")
       ->type_name("DIR")
       ->capture_default_str();

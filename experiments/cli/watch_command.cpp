@@ -134,7 +134,6 @@ std::function<int()> declare_watch(CommandLine& app) {
   auto arguments = std::make_shared<WatchArguments>();
   app.add_option("RUN", arguments->run,
                  "run folder, runs/<name> (its latest run), folder of a sweep, or runs/")
-      ->type_name("")
       ->capture_default_str();
   app.add_option("--interval", arguments->interval, "seconds between two frames")
       ->type_name("S")

@@ -9,6 +9,7 @@
 
 #include "experiments/report/table/row_groups.h"
 #include "experiments/run_folder/run_search.h"
+#include "experiments/run_folder/user_words.h"
 #include "framework/io/file_names.h"
 #include "framework/registry.h"
 
@@ -50,10 +51,9 @@ std::string folder_of(const std::string& given, const std::string& root) {
     fail(ErrorKind::kInvalid, "compare",
          cat("expected one folder of runs, got '", given, "', which may be ", join(rows, " or ")));
   }
-  const std::string near = nearest_word(given, names);
   fail(ErrorKind::kIo, "compare",
        cat("expected a run folder, a name in ", root, "/, or a benchmark's JSON file, got '", given,
-           "', which is none of them", near.empty() ? "" : cat("; did you mean '", near, "'?")));
+           "', which is none of them", did_you_mean(given, names)));
 }
 
 // Returns the folder that may hold several runs.

@@ -8,6 +8,7 @@
 #include "experiments/explain/network_graph.h"
 #include "experiments/explain/overview.h"
 #include "experiments/explain/text_layout.h"
+#include "experiments/run_folder/user_words.h"
 
 namespace convscope {
 
@@ -22,9 +23,8 @@ std::vector<const ExplainedLayer*> asked_layers(const Explanation& explanation,
   }
   for (const std::string& name : names) {
     if (std::ranges::count(known, name) > 0) continue;
-    const std::string near = nearest_word(name, known);
     fail("explain", cat("expected --layer with the name of a convolution, got '", name, "'",
-                        near.empty() ? "" : cat("; did you mean '", near, "'?"),
+                        did_you_mean(name, known),
                         known.empty() ? "; the network has none" : cat("; known: ", join(known))));
   }
   return out;

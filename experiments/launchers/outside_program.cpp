@@ -148,7 +148,7 @@ OutsideAnswer ask_program(const std::vector<std::string>& words, const std::stri
 }
 
 OutsideProcess::OutsideProcess(const std::vector<std::string>& words, std::string log)
-    : log_(std::move(log)) {
+    : StartedProcess(std::move(log)) {
   const std::string program = need_program(words.at(0), "it starts the workers");
   std::vector<std::string> kept = words;
   std::vector<char*> argv;
@@ -179,22 +179,23 @@ OutsideProcess::OutsideProcess(const std::vector<std::string>& words, std::strin
   }
 }
 
-OutsideProcess::~OutsideProcess() {
+StartedProcess::~StartedProcess() {
   if (pid_ < 0) return;
   kill(pid_, SIGKILL);
   waitpid(pid_, nullptr, 0);
 }
 
-bool OutsideProcess::running() {
+bool StartedProcess::running() {
   if (pid_ < 0) return false;
   int status = 0;
   if (waitpid(pid_, &status, WNOHANG) != pid_) return true;
   pid_ = -1;
-  exit_code_ = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+  by_signal_ = WIFSIGNALED(status);
+  exit_code_ = by_signal_ ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
   return false;
 }
 
-void OutsideProcess::send(int signal) {
+void StartedProcess::send(int signal) {
   if (pid_ >= 0) kill(pid_, signal);
 }
 

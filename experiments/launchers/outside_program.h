@@ -4,6 +4,7 @@
 #pragma once
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "framework/export.h"
@@ -31,24 +32,32 @@ CONVSCOPE_API OutsideAnswer ask_program(const std::vector<std::string>& words,
                                         const std::string& folder, const std::string& missing,
                                         double seconds = 60);
 
-// A program that runs in parallel with this one. Its output is written to the file `log`. It has
-// its own process group, and gets SIGTERM when this process dies.
-class CONVSCOPE_API OutsideProcess {
+// A child process that runs in parallel with this one. It has its own process group, and gets
+// SIGTERM when this process dies.
+class CONVSCOPE_API StartedProcess {
  public:
-  OutsideProcess(const std::vector<std::string>& words, std::string log);
-  ~OutsideProcess();  // ends the program if it still runs
-  OutsideProcess(const OutsideProcess&) = delete;
-  OutsideProcess& operator=(const OutsideProcess&) = delete;
+  StartedProcess(const StartedProcess&) = delete;
+  StartedProcess& operator=(const StartedProcess&) = delete;
 
   bool running();  // does not wait
   void send(int signal);
-  int exit_code() const { return exit_code_; }
-  std::string last_words() const;  // the last line of the log with letters
+  int exit_code() const { return exit_code_; }  // 128 + signal if a signal ended it
 
- private:
-  std::string log_;
-  int pid_ = -1;  // -1 after the end
+ protected:
+  explicit StartedProcess(std::string log) : log_(std::move(log)) {}
+  ~StartedProcess();  // ends it if it still runs
+
+  const std::string log_;  // path of a file with its output
+  int pid_ = -1;           // -1 after the end
   int exit_code_ = -1;
+  bool by_signal_ = false;
+};
+
+// A program whose output is written to the file `log`.
+class CONVSCOPE_API OutsideProcess : public StartedProcess {
+ public:
+  OutsideProcess(const std::vector<std::string>& words, std::string log);
+  std::string last_words() const;  // the last line of the log with letters
 };
 
 }  // namespace convscope

@@ -11,6 +11,7 @@
 #include "experiments/look/look_data.h"
 #include "experiments/look/look_markup.h"
 #include "experiments/report/chart/svg_text.h"
+#include "experiments/run_folder/user_words.h"
 #include "framework/random.h"
 #include "layers/conv2d/ladder.h"
 #include "layers/dispatch/run.h"
@@ -77,10 +78,8 @@ std::string lesson_named(const std::string& algorithm) {
              "reads and writes, got ",
              algorithm, " of the folder ", folder, " (with a lesson: ", join(known), ")"));
   }
-  const std::string near = nearest_word(algorithm, known);
   fail(ErrorKind::kUnavailable, "look",
-       cat("unknown algorithm '", algorithm, "'",
-           near.empty() ? "" : cat("; did you mean '", near, "'?"),
+       cat("unknown algorithm '", algorithm, "'", did_you_mean(algorithm, known),
            " (with a lesson: ", join(known), ")"));
 }
 

@@ -6,7 +6,7 @@
 
 namespace convscope {
 
-// Returns a member of an object; null when it is missing, or when `object` is no object.
+// Returns a member of an object; null when it is missing, or when `object` is of another type.
 template <class Json>
 const Json& child(const Json& object, const std::string& key) {
   static const Json none;

@@ -41,14 +41,7 @@ std::string csv_cell(const Cell& cell) {
   if (const auto* yes = std::get_if<bool>(&cell)) return *yes ? "true" : "false";
   const auto* text = std::get_if<std::string>(&cell);
   if (text == nullptr) return "";
-  const std::string clean = no_formula(clean_text(*text));
-  if (clean.find_first_of(",\"\n\r") == std::string::npos) return clean;
-  std::string out = "\"";
-  for (char c : clean) {
-    if (c == '"') out += '"';
-    out += c;
-  }
-  return out + "\"";
+  return csv_quoted(no_formula(clean_text(*text)));
 }
 
 // For output that programs read: replaces a column of "mean ± deviation" by separate columns of
@@ -89,6 +82,16 @@ TextTable with_numbers_apart(const TextTable& table) {
 }
 
 }  // namespace
+
+std::string csv_quoted(const std::string& text) {
+  if (text.find_first_of(",\"\n\r") == std::string::npos) return text;
+  std::string out = "\"";
+  for (const char c : text) {
+    if (c == '"') out += '"';
+    out += c;
+  }
+  return out + "\"";
+}
 
 std::size_t shown_width(const std::string& text) {
   return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), [](char c) {
@@ -188,22 +191,6 @@ std::string to_json(const TextTable& given) {
     out.push_back(std::move(object));
   }
   return json_text(out);
-}
-
-std::string json_rows_csv(const nlohmann::ordered_json& names, const nlohmann::ordered_json& rows) {
-  TextTable table;
-  for (const auto& [name, value] : names.items()) table.columns.push_back({name});
-  for (const auto& row : rows) {
-    std::vector<Cell>& cells = table.rows.emplace_back();
-    for (const auto& value : row) {
-      cells.push_back(value.is_string()           ? Cell(value.get<std::string>())
-                      : value.is_boolean()        ? Cell(value.get<bool>())
-                      : value.is_number_integer() ? Cell(value.get<std::int64_t>())
-                      : value.is_number()         ? Cell(value.get<double>())
-                                                  : Cell());
-    }
-  }
-  return to_csv(table);
 }
 
 namespace {

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <variant>
 #include <vector>
@@ -46,9 +45,25 @@ struct TextTable {
 CONVSCOPE_API std::string to_markdown(const TextTable& table);
 CONVSCOPE_API std::string to_csv(const TextTable& table);  // RFC 4180
 CONVSCOPE_API std::string to_json(const TextTable& table);
+// Returns a cell of CSV, in quotes where RFC 4180 requires them.
+std::string csv_quoted(const std::string& text);
 // Returns a list of JSON objects as CSV, with the columns of `names`, an object with the same keys.
-CONVSCOPE_API std::string json_rows_csv(const nlohmann::ordered_json& names,
-                                        const nlohmann::ordered_json& rows);
+template <class Json>
+std::string json_rows_csv(const Json& names, const Json& rows) {
+  TextTable table;
+  for (const auto& [name, value] : names.items()) table.columns.push_back({name});
+  for (const Json& row : rows) {
+    std::vector<TableCell>& cells = table.rows.emplace_back();
+    for (const Json& value : row) {
+      cells.push_back(value.is_string()           ? TableCell(value.template get<std::string>())
+                      : value.is_boolean()        ? TableCell(value.template get<bool>())
+                      : value.is_number_integer() ? TableCell(value.template get<std::int64_t>())
+                      : value.is_number()         ? TableCell(value.template get<double>())
+                                                  : TableCell());
+    }
+  }
+  return to_csv(table);
+}
 
 // Returns a value for people; "-": no value.
 CONVSCOPE_API std::string cell_text(const TableCell& cell, int digits);

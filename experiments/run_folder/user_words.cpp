@@ -6,6 +6,7 @@
 #include <set>
 
 #include "framework/check.h"
+#include "framework/registry.h"
 
 namespace convscope {
 
@@ -43,6 +44,11 @@ std::vector<std::string> tags_of_text(const std::string& text) {
     at = end + 2;
   }
   return tags;
+}
+
+std::string did_you_mean(std::string_view word, const std::vector<std::string>& known) {
+  const std::string near = nearest_word(word, known);
+  return near.empty() || near == word ? "" : cat("; did you mean '", near, "'?");
 }
 
 }  // namespace convscope

@@ -81,7 +81,7 @@ std::vector<std::string> member_environment() {
 }
 
 MemberProcess::MemberProcess(const std::vector<std::string>& arguments, std::string log, int lock)
-    : log_(std::move(log)) {
+    : StartedProcess(std::move(log)) {
   std::string name = "convscope";
   std::vector<std::string> words = arguments;
   std::vector<char*> argv = {name.data()};
@@ -104,26 +104,6 @@ MemberProcess::MemberProcess(const std::vector<std::string>& arguments, std::str
          cat("expected to start a process for a member, got: ", std::strerror(error)));
   }
   setpgid(pid_, pid_);  // parent and child both call this
-}
-
-MemberProcess::~MemberProcess() {
-  if (pid_ < 0) return;
-  kill(pid_, SIGKILL);
-  waitpid(pid_, nullptr, 0);
-}
-
-bool MemberProcess::running() {
-  if (pid_ < 0) return false;
-  int status = 0;
-  if (waitpid(pid_, &status, WNOHANG) != pid_) return true;
-  pid_ = -1;
-  by_signal_ = WIFSIGNALED(status);
-  exit_code_ = by_signal_ ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
-  return false;
-}
-
-void MemberProcess::send(int signal) {
-  if (pid_ >= 0) kill(pid_, signal);
 }
 
 std::string MemberProcess::failure() const {

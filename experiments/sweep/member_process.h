@@ -3,12 +3,11 @@
 // leak of one member does not affect the others.
 #pragma once
 
-#include <sys/types.h>
-
 #include <string>
 #include <vector>
 
 #include "experiments/config/sweep_block.h"
+#include "experiments/launchers/outside_program.h"
 #include "framework/export.h"
 
 namespace convscope {
@@ -24,29 +23,15 @@ CONVSCOPE_API std::vector<std::string> member_words(const std::string& folder,
 // was started by mpirun or Slurm.
 CONVSCOPE_API std::vector<std::string> member_environment();
 
-class CONVSCOPE_API MemberProcess {
+class CONVSCOPE_API MemberProcess : public StartedProcess {
  public:
   // Starts the program with these arguments. Its stderr goes to the file `log`; the table on its
   // stdout is dropped. The member has a separate process group, so a Ctrl-C of the terminal does
-  // not reach it directly. When this process ends in any way, the member gets SIGTERM. The member
-  // keeps the file `lock` open, so that the claim stays taken until the member has ended, even if
-  // this process is killed.
+  // not reach it directly. The member keeps the file `lock` open, so that the claim stays taken
+  // until the member has ended, even if this process is killed.
   MemberProcess(const std::vector<std::string>& arguments, std::string log, int lock = -1);
-  ~MemberProcess();  // ends it if it still runs
-  MemberProcess(const MemberProcess&) = delete;
-  MemberProcess& operator=(const MemberProcess&) = delete;
-
-  bool running();  // does not wait
-  void send(int signal);
   // Returns why the member failed, from its log or its signal, after its end; "" for success.
   std::string failure() const;
-  int exit_code() const { return exit_code_; }  // 128 + signal if a signal ended it
-
- private:
-  std::string log_;
-  pid_t pid_ = -1;  // -1 after the end
-  int exit_code_ = -1;
-  bool by_signal_ = false;
 };
 
 }  // namespace convscope

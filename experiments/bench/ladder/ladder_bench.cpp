@@ -12,6 +12,7 @@
 #include "experiments/bench/honest/least_time.h"
 #include "experiments/bench/interleave.h"
 #include "experiments/bench/problem_list.h"
+#include "experiments/run_folder/user_words.h"
 #include "framework/parallel.h"
 #include "framework/simd/cpu_isa.h"
 
@@ -121,11 +122,9 @@ std::vector<const Conv2dLadder*> ladders_named(const std::string& text, Device d
   for (const std::string& name : split_commas(text)) {
     const Conv2dLadder* const found = table.find(name);
     if (found == nullptr) {
-      const std::string near = nearest_word(name, table.names());
       fail(ErrorKind::kUnavailable, kOperation,
            cat("expected --ladder all or a ladder of device ", device.str(), " (",
-               join(table.names()), "), got '", name, "'",
-               near.empty() ? "" : cat("; did you mean '", near, "'?")));
+               join(table.names()), "), got '", name, "'", did_you_mean(name, table.names())));
     }
     if (std::ranges::count(out, found) == 0) out.push_back(found);
   }

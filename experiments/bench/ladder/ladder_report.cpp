@@ -34,33 +34,32 @@ Json number(double value) { return value > 0 ? Json(value) : Json(); }
 
 Json rung_json(const LadderResult& result, const LadderRow& row,
                const BenchReportSettings& settings) {
-  return {{"ladder", result.name},
-          {"problem", result.problem.text()},
-          {"direction", name_of(result.direction)},
-          {"rung", row.rung},
-          {"adds", row.adds},
-          {"algorithm", row.algorithm},
-          {"device", settings.device.str()},
-          {"isa", row.isa.empty() ? Json() : Json(row.isa)},
-          {"threads", row.threads},
-          {"math", name_of(row.math)},
-          {"prepares_each_call", row.prepares_each_call},
-          {"status", row.wrong                 ? "wrong"
-                     : !row.impossible.empty() ? "impossible"
-                     : row.timed()             ? "ok"
-                                               : "left out"},
-          {"reason", row.left_out.empty() ? Json() : Json(row.left_out)},
-          {"samples", row.time.samples},
-          {"median_ms", number(row.time.median_ms)},
-          {"p10_ms", number(row.time.p10_ms)},
-          {"p90_ms", number(row.time.p90_ms)},
-          {"min_ms", number(row.time.min_ms)},
-          {"gflops_effective", number(row.gflops_effective)},
-          {"gflops_executed", number(row.gflops_executed)},
-          {"peak_percent", number(row.peak_percent)},
-          {"factor", number(row.factor)},
-          {"error_ratio", row.error_ratio},
-          {"impossible", row.impossible.empty() ? Json() : Json(row.impossible)}};
+  Json out = {
+      {"ladder", result.name},
+      {"problem", result.problem.text()},
+      {"direction", name_of(result.direction)},
+      {"rung", row.rung},
+      {"adds", row.adds},
+      {"algorithm", row.algorithm},
+      {"device", settings.device.str()},
+      {"isa", row.isa.empty() ? Json() : Json(row.isa)},
+      {"threads", row.threads},
+      {"math", name_of(row.math)},
+      {"prepares_each_call", row.prepares_each_call},
+      {"status", row.wrong                 ? "wrong"
+                 : !row.impossible.empty() ? "impossible"
+                 : row.timed()             ? "ok"
+                                           : "left out"},
+      {"reason", row.left_out.empty() ? Json() : Json(row.left_out)},
+  };
+  out.update(times_json<Json>(row.time));
+  out.update(Json{{"gflops_effective", number(row.gflops_effective)},
+                  {"gflops_executed", number(row.gflops_executed)},
+                  {"peak_percent", number(row.peak_percent)},
+                  {"factor", number(row.factor)},
+                  {"error_ratio", row.error_ratio},
+                  {"impossible", row.impossible.empty() ? Json() : Json(row.impossible)}});
+  return out;
 }
 
 }  // namespace

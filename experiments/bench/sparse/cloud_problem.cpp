@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "experiments/run_folder/user_words.h"
 #include "framework/registry.h"
 
 namespace convscope {
@@ -34,9 +35,8 @@ Named named(std::string_view text, std::string_view key, std::string_view value,
     if (name_of(one) == value) return one;
     names.emplace_back(name_of(one));
   }
-  const std::string near = nearest_word(std::string(value), names);
   refuse(text, cat("but '", key, "' is one of ", join(names), ", not '", value, "'",
-                   near.empty() ? "" : cat("; did you mean '", near, "'?")));
+                   did_you_mean(std::string(value), names)));
 }
 
 template <class Number>

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "experiments/bench/bench_report.h"
 #include "experiments/report/json_fields.h"
 #include "experiments/report/text_table.h"
 #include "experiments/run_folder/environment.h"
@@ -32,13 +33,6 @@ double ms_at(const Json& object, const char* key) {
   const Json& value = child(object, key);
   const double out = value.is_number() ? value.get<double>() : 0;
   return std::isfinite(out) && out > 0 ? out : 0;
-}
-
-Json time_json(const TimingSummary& time) {
-  const auto number = [](double value) { return value > 0 ? Json(value) : Json(); };
-  return {{"samples", time.samples},       {"median_ms", number(time.median_ms)},
-          {"p10_ms", number(time.p10_ms)}, {"p90_ms", number(time.p90_ms)},
-          {"min_ms", number(time.min_ms)}, {"block_medians_ms", time.block_medians_ms}};
 }
 
 std::string channels_text(const std::vector<std::int64_t>& channels) {
@@ -153,7 +147,8 @@ std::string sparse_net_json(const SparseNetReport& report) {
   const auto add = [&](const std::string& precision, const std::string& algorithm,
                        const char* direction, const TimingSummary& time) -> Json& {
     rows.push_back({{"precision", precision}, {"algorithm", algorithm}, {"direction", direction}});
-    rows.back().update(time_json(time));
+    rows.back().update(times_json<Json>(time));
+    rows.back()["block_medians_ms"] = time.block_medians_ms;
     return rows.back();
   };
   TimingSummary map;

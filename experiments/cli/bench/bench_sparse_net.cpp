@@ -14,6 +14,7 @@
 #include "experiments/cli/command.h"
 #include "experiments/cli/measure_once.h"
 #include "experiments/cli/nested_commands.h"
+#include "experiments/run_folder/user_words.h"
 #include "framework/parallel.h"
 
 namespace convscope {
@@ -60,9 +61,8 @@ std::vector<ComputePrecision> precisions_of(const std::string& text) {
   for (const std::string& word : split_commas(text)) {
     const auto at = std::ranges::find(names, word);
     if (at == names.end()) {
-      const std::string near = nearest_word(word, names);
       fail_usage(kCommand, cat("expected --precision to be some of ", join(names), ", got '", word,
-                               "'", near.empty() ? "" : cat("; did you mean '", near, "'?")));
+                               "'", did_you_mean(word, names)));
     }
     const ComputePrecision one = kComputePrecisions[at - names.begin()];
     if (std::ranges::count(out, one) == 0) out.push_back(one);
@@ -80,10 +80,9 @@ std::vector<std::string> algorithms_of(const std::string& text, Device device) {
   std::vector<std::string> out;
   for (const std::string& word : split_commas(text)) {
     if (std::ranges::count(known, word) == 0) {
-      const std::string near = nearest_word(word, known);
       fail(ErrorKind::kUnavailable, kCommand,
            cat("expected --algorithm to be some of ", join(known), ", got '", word, "'",
-               near.empty() ? "" : cat("; did you mean '", near, "'?")));
+               did_you_mean(word, known)));
     }
     if (std::ranges::count(out, word) == 0) out.push_back(word);
   }

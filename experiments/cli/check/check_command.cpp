@@ -10,6 +10,7 @@
 #include "experiments/cli/command.h"
 #include "experiments/operators/operator_table.h"
 #include "experiments/plugins/plugins.h"
+#include "experiments/run_folder/user_words.h"
 #include "experiments/trainer/progress.h"
 #include "framework/io/atomic_file.h"
 #include "framework/io/clean_text.h"
@@ -67,10 +68,9 @@ CheckTask task_named(const std::string& name, const std::string& operation,
     if (!task.refusal.empty()) fail(ErrorKind::kUnavailable, "plugin", task.refusal);
   }
   for (const CheckTask& task : plugin_tasks) known.push_back(task.algorithm);
-  const std::string near = nearest_word(name, known);
   fail(ErrorKind::kUnavailable, "check",
-       cat("unknown algorithm '", name, "'",
-           near.empty() ? "" : cat("; did you mean '", near, "'?"), " (known: ", join(known), ")"));
+       cat("unknown algorithm '", name, "'", did_you_mean(name, known), " (known: ", join(known),
+           ")"));
 }
 
 void check_arguments(Arguments& arguments) {

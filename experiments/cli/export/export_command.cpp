@@ -229,8 +229,7 @@ std::function<int()> declare_export(CommandLine& app) {
   auto arguments = std::make_shared<ExportArguments>();
   app.add_option("RUN", arguments->run,
                  "run folder; or (except for --compact) a .safetensors checkpoint of convscope")
-      ->required()
-      ->type_name("");
+      ->required();
   app.add_option("--compact", arguments->compact,
                  "output checkpoint without the channels that the masks remove")
       ->type_name("OUT");

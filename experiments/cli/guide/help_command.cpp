@@ -6,6 +6,7 @@
 
 #include "experiments/cli/command.h"
 #include "experiments/cli/help.h"
+#include "experiments/run_folder/user_words.h"
 
 namespace convscope {
 namespace {
@@ -21,10 +22,9 @@ int help(const CommandLine& program, const std::vector<std::string>& words) {
       if (nested.name() == word) next = &nested;
     }
     if (next == nullptr) {
-      const std::string near = nearest_word(word.substr(0, 100), names);
       fail(ErrorKind::kInvalid, "help",
            cat(path.empty() ? "" : cat(path, ": "), "unknown command '", word, "'",
-               near.empty() ? "" : cat("; did you mean '", near, "'?"),
+               did_you_mean(word.substr(0, 100), names),
                names.empty() ? "" : cat(" (known: ", join(names), ")")));
     }
     here = next;

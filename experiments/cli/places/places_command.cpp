@@ -13,6 +13,7 @@
 #include "experiments/config/build.h"
 #include "experiments/report/chart/figure.h"
 #include "experiments/run_folder/run_folder.h"
+#include "experiments/run_folder/user_words.h"
 #include "experiments/trainer/checkpoint.h"
 #include "experiments/trainer/trainer.h"
 #include "framework/io/atomic_file.h"
@@ -60,10 +61,9 @@ Found layer_named(Module& model, const std::string& name) {
   if (name.empty()) return all.back();
   const auto found = std::ranges::find(all, name, &Found::name);
   if (found != all.end()) return *found;
-  const std::string near = nearest_word(name, names);
   fail(ErrorKind::kConfig, "places",
        cat("expected --layer ", join(names, " or "), ", got '", name, "'",
-           near.empty() ? "" : cat("; did you mean '", near, "'?")));
+           did_you_mean(name, names)));
 }
 
 // Returns indices of `data`: the first image of class 0, of class 1 and so on, then the second
@@ -244,8 +244,7 @@ int places(const PlacesArguments& arguments) {
 std::function<int()> declare_places(CommandLine& app) {
   auto arguments = std::make_shared<PlacesArguments>();
   app.add_option("RUN", arguments->run, "run folder, or runs/<name> for its latest run")
-      ->required()
-      ->type_name("");
+      ->required();
   app.add_option("--layer", arguments->layer, "layer of type deform_conv2d (default: the last one)")
       ->type_name("NAME");
   app.add_option("-n,--images", arguments->images,

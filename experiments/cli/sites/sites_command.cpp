@@ -86,8 +86,7 @@ int sites(const SitesArguments& arguments) {
 std::function<int()> declare_sites(CommandLine& app) {
   auto arguments = std::make_shared<SitesArguments>();
   app.add_option("SITES", arguments->sites,
-                 "coordinates, .npy, i4: [n,3] (batch, h, w) or [n,4] (batch, t, h, w)")
-      ->type_name("");
+                 "coordinates, .npy, i4: [n,3] (batch, h, w) or [n,4] (batch, t, h, w)");
   app.add_option("--cloud", arguments->cloud,
                  "generated cloud: cloud=shell|room|lidar|random|full|ink,sites=2000,seed=1")
       ->type_name("TEXT");

@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "experiments/config/document.h"
+#include "experiments/run_folder/user_words.h"
 #include "framework/check.h"
 #include "framework/io/bytes.h"
 #include "framework/io/file_names.h"
@@ -110,10 +111,9 @@ std::string find_config(const std::string& word) {
   }
   std::error_code error;
   if (is_file_name || fs::is_directory(word, error)) return word;  // its reader reports the error
-  const std::string near = nearest_word(word.substr(0, 100), known);
   fail(ErrorKind::kConfig, "config",
        cat("error: expected a config file or the name of a shipped config, got '",
-           config::printable(word), "'", near.empty() ? "" : cat("; did you mean '", near, "'?"),
+           config::printable(word), "'", did_you_mean(word.substr(0, 100), known),
            " (`convscope config list` shows them)"));
 }
 

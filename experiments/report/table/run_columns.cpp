@@ -6,6 +6,7 @@
 #include <set>
 
 #include "experiments/config/flat/flat_config.h"
+#include "experiments/run_folder/user_words.h"
 #include "framework/registry.h"
 
 namespace convscope {
@@ -194,11 +195,10 @@ void check_run_column(const std::string& name, const std::vector<RunRow>& rows) 
   }
   std::vector<std::string> known = all_columns();
   known.insert(known.end(), keys.begin(), keys.end());
-  const std::string near = nearest_word(name, known);
   fail(ErrorKind::kInvalid, "report",
        cat("expected a column of the table or a key of the config, got '", name, "'",
-           near.empty() ? "" : cat("; did you mean '", near, "'?"),
-           " (columns: ", join(all_columns()), "; `convscope config keys` lists the keys)"));
+           did_you_mean(name, known), " (columns: ", join(all_columns()),
+           "; `convscope config keys` lists the keys)"));
 }
 
 TextTable::Column head_of(const std::string& name) {
