@@ -107,8 +107,7 @@ Plot draw_layers(const RunPart& part) {
   std::ranges::stable_sort(order, {}, &std::pair<double, std::string>::first);
   const bool one = members.size() == 1;
   const std::vector<const RunGroup*> groups = groups_of(members);
-  Figure figure{.title = "Time and memory of each layer", .subtitle = runs_text(groups)};
-  figure.columns = 2;
+  Figure figure{.title = "Time and memory of each layer", .columns = 2};
   figure.data = {
       {"config", "layer", "forward (ms)", "backward (ms)", "kept for the backward (MiB)"}};
   BarPanel panels[std::size(kQuantities)];
@@ -158,10 +157,7 @@ Plot draw_layers(const RunPart& part) {
   figure.notes = {
       "means over the steps that were sampled; layers joined by + run as one kernel and have one "
       "time; -: not measured"};
-  if (const std::string note = spread_note(groups); !note.empty()) figure.notes.push_back(note);
-  if (const std::string note = load_note(groups); !note.empty()) figure.notes.push_back(note);
-  plot.figure = std::move(figure);
-  return plot;
+  return finished(std::move(figure), groups, std::move(plot.remarks), /*of_times=*/true);
 }
 
 }  // namespace

@@ -59,10 +59,7 @@ Plot draw_memory(const RunPart& part) {
   figure.notes = {
       "backward: parameters, gradients, optimiser state, activations and scratch; the "
       "data sets are not counted"};
-  if (const std::string note = spread_note(groups); !note.empty()) figure.notes.push_back(note);
-  figure.subtitle = runs_text(groups);
-  plot.figure = std::move(figure);
-  return plot;
+  return finished(std::move(figure), groups, std::move(plot.remarks));
 }
 
 }  // namespace

@@ -189,11 +189,7 @@ Plot draw_pareto(const RunPart& part) {
         "zeros and step sizes are not counted"}) {
     figure.notes.emplace_back(note);
   }
-  if (const std::string note = spread_note(groups); !note.empty()) figure.notes.push_back(note);
-  if (const std::string note = load_note(groups); !note.empty()) figure.notes.push_back(note);
-  figure.subtitle = runs_text(groups);
-  plot.figure = std::move(figure);
-  return plot;
+  return finished(std::move(figure), groups, std::move(plot.remarks), /*of_times=*/true);
 }
 
 }  // namespace

@@ -128,6 +128,15 @@ std::function<Plot(const RunSet&)> draw_by_part(PartFacts facts,
   };
 }
 
+Plot finished(Figure figure, const std::vector<const RunGroup*>& groups,
+              std::vector<std::string> remarks, bool of_times) {
+  for (const std::string& note : {spread_note(groups), of_times ? load_note(groups) : ""}) {
+    if (!note.empty()) figure.notes.push_back(note);
+  }
+  figure.subtitle = runs_text(groups);
+  return {.figure = std::move(figure), .remarks = std::move(remarks)};
+}
+
 std::vector<const RunGroup*> groups_of(const std::vector<PartMember>& members) {
   std::vector<const RunGroup*> out;
   for (const PartMember& member : members) out.push_back(member.group);

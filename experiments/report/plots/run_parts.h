@@ -35,6 +35,11 @@ std::vector<RunPart> parts_of(const RunSet& set, const PartFacts& facts);
 std::function<Plot(const RunSet&)> draw_by_part(PartFacts facts,
                                                 std::function<Plot(const RunPart&)> draw);
 
+// Returns a plot with this figure. The subtitle counts the runs, and notes explain means and
+// deviations. With `of_times`, a note also explains the asterisk of name_with_load().
+Plot finished(Figure figure, const std::vector<const RunGroup*>& groups,
+              std::vector<std::string> remarks, bool of_times = false);
+
 // Returns the groups for labels and notes.
 std::vector<const RunGroup*> groups_of(const std::vector<PartMember>& members);
 

@@ -55,7 +55,6 @@ Series over_time(const RunGroup& group, const std::string& layer) {
 }
 
 Plot draw_sparsity(const RunPart& part) {
-  Plot plot;
   std::vector<PartMember> members;
   for (const PartMember& member : part.members) {
     const auto pruned = [](const RunData& run) { return !run.sparsity.empty(); };
@@ -66,7 +65,7 @@ Plot draw_sparsity(const RunPart& part) {
   const std::vector<std::string> layers = layers_in(groups, &RunData::sparsity);
   const bool one = groups.size() == 1;
 
-  Figure figure{.title = "Density: weights that are not pruned", .subtitle = runs_text(groups)};
+  Figure figure{.title = "Density: weights that are not pruned"};
   BarPanel bars{
       .title = one ? "By layer, at the end" : "By layer and config, at the end",
       .x = {.label = "weights left (%)", .from_zero = true, .include = {100}, .highest = 100},
@@ -111,9 +110,7 @@ Plot draw_sparsity(const RunPart& part) {
     lines.series.push_back(std::move(line));
   }
   figure.panels = {std::move(bars), std::move(lines)};
-  if (const std::string note = spread_note(groups); !note.empty()) figure.notes.push_back(note);
-  plot.figure = std::move(figure);
-  return plot;
+  return finished(std::move(figure), groups, {});
 }
 
 }  // namespace

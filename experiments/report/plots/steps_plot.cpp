@@ -66,8 +66,7 @@ Plot draw_steps(const RunPart& part) {
   if (groups.empty()) return {.why_not = "no run has a quant.csv with a row"};
   const std::vector<std::string> layers = layers_in(groups, &RunData::quant);
   const bool one = groups.size() == 1;
-  Figure figure{
-      .title = "Step sizes of the quantisers", .subtitle = runs_text(groups), .columns = 2};
+  Figure figure{.title = "Step sizes of the quantisers", .columns = 2};
   figure.data = {{"config", "tensor"}};
   figure.data[0].insert(figure.data[0].end(), layers.begin(), layers.end());
   for (const RunGroup* group : groups) {
@@ -94,9 +93,7 @@ Plot draw_steps(const RunPart& part) {
     figure.legend.push_back({.name = layers[i], .style = static_cast<int>(i)});
   }
   figure.notes = {"band of a single run: smallest to largest step over the channels"};
-  if (const std::string note = spread_note(groups); !note.empty()) figure.notes.push_back(note);
-  plot.figure = std::move(figure);
-  return plot;
+  return finished(std::move(figure), groups, std::move(plot.remarks));
 }
 
 }  // namespace
