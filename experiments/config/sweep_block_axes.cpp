@@ -20,7 +20,7 @@ const std::vector<std::string> kReferenceColumns = {"acc", "avg_forward", "avg_b
 constexpr std::size_t kMaxKeys = 64,
                       kMaxValues = 1000;  // limits for zip and grid; keep hostile texts cheap
 
-std::string did_you_mean(const std::string& word, const std::vector<std::string>& known) {
+std::string nearest_or_known(const std::string& word, const std::vector<std::string>& known) {
   const std::string near = nearest_word(word, known);
   return near.empty() ? cat(" (known: ", join(known), ")") : cat("; did you mean '", near, "'?");
 }
@@ -82,7 +82,7 @@ class BlockReader {
     for (const Node::Entry& entry : node.entries) {
       if (std::find(known.begin(), known.end(), entry.key) != known.end()) continue;
       mistakes_.add(entry.origin, cat("unknown key '", printable("sweep." + entry.key), "'",
-                                      did_you_mean(entry.key, known)));
+                                      nearest_or_known(entry.key, known)));
     }
     const std::map<std::string, std::string> names = short_names(list_keys(node));
     if (const Node* members = given(node, "members")) read_members(*members, block);
@@ -223,7 +223,7 @@ class BlockReader {
       if (std::find(kReferenceColumns.begin(), kReferenceColumns.end(), entry.key) ==
           kReferenceColumns.end()) {
         mistakes_.add(entry.origin, cat("unknown key '", printable(path + "." + entry.key), "'",
-                                        did_you_mean(entry.key, kReferenceColumns)));
+                                        nearest_or_known(entry.key, kReferenceColumns)));
         continue;
       }
       const OptionField field{.name = entry.key, .type = OptionType::number, .required = true};
@@ -362,7 +362,7 @@ class BlockReader {
         if (std::find(known.begin(), known.end(), entry.key) == known.end()) {
           mistakes_.add(entry.origin,
                         cat(path, ": expected a key that members, zip or grid set, got '",
-                            printable(entry.key), "'", did_you_mean(entry.key, known)));
+                            printable(entry.key), "'", nearest_or_known(entry.key, known)));
         }
         exclude.settings.push_back(setting(entry.key, entry.origin, entry.value));
       }

@@ -14,10 +14,10 @@
 namespace convscope {
 namespace {
 
-using Facts = std::map<std::string, std::string>;
+using RunFacts = std::map<std::string, std::string>;
 
-// Returns whether a key is independent of training and measurement.
-bool is_bookkeeping(const std::string& key) {
+// Returns whether runs that differ in this key are one group: it is no matter of training.
+bool keeps_group(const std::string& key) {
   for (const char* prefix : {"expect.", "log.", "checkpoint."}) {
     if (key.starts_with(prefix)) return true;
   }
@@ -37,10 +37,10 @@ std::string name_of(const RunData& run) {
   return carries ? run.name.substr(0, run.name.size() - tail.size()) : run.name;
 }
 
-Facts facts_of(const RunData& run) {
-  Facts facts;
+RunFacts facts_of(const RunData& run) {
+  RunFacts facts;
   for (const auto& [key, value] : run.config) {
-    if (!is_bookkeeping(key)) facts[key] = value;
+    if (!keeps_group(key)) facts[key] = value;
   }
   if (run.config.empty()) facts["folder"] = run.path;  // nothing known: a separate group
   if (run.summary) {
@@ -53,9 +53,9 @@ Facts facts_of(const RunData& run) {
 }
 
 // Returns defaults ("quant.w_bits" -> "8") for configs without the key.
-const Facts& defaults() {
-  static const Facts table = [] {
-    Facts out;
+const RunFacts& defaults() {
+  static const RunFacts table = [] {
+    RunFacts out;
     for (const ConfigKey& key : config_keys()) {
       std::string path = key.path;  // "optim[sgd].momentum"
       if (const std::size_t open = path.find('['); open != std::string::npos) {
@@ -86,7 +86,7 @@ bool is_default(const std::string& key, const std::string& value) {
 // some of them have a block, such as `quant`, adds the values in it that differ from the defaults:
 // "lenet" and "lenet quant.method=lsq
 // quant.w_bits=4".
-void tell_apart(std::vector<RunGroup>& groups, const std::vector<Facts>& facts) {
+void tell_apart(std::vector<RunGroup>& groups, const std::vector<RunFacts>& facts) {
   std::map<std::string, std::vector<std::size_t>> by_name;
   for (std::size_t i = 0; i < groups.size(); ++i) by_name[groups[i].label].push_back(i);
   for (const auto& [name, members] : by_name) {
@@ -150,12 +150,12 @@ std::size_t RunGroup::disturbed() const {
 
 RunSet group_runs(std::vector<RunData> runs) {
   RunSet set;
-  std::vector<Facts> facts;
+  std::vector<RunFacts> facts;
   for (RunData& run : runs) {
     for (const std::string& problem : run.problems)
       set.remarks.push_back(cat(run.path, "/", problem));
     const std::string name = name_of(run);
-    Facts own = facts_of(run);
+    RunFacts own = facts_of(run);
     std::size_t at = 0;
     while (at < set.groups.size() && (set.groups[at].label != name || facts[at] != own)) ++at;
     if (at == set.groups.size()) {
