@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "experiments/look/look_data.h"
 #include "experiments/notebooks/display.h"
 #include "experiments/notebooks/draw_window.h"
 #include "experiments/notebooks/png.h"
