@@ -158,20 +158,26 @@ def print_summary(rows, directions):
                           f"{len(ratios)} problems")
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+def layers_parser(doc, batch):
+    """Returns a parser of the options that comparisons of layers have in common."""
+    parser = argparse.ArgumentParser(description=doc.split("\n")[0])
     parser.add_argument("--program", default="build/release/bin/convscope")
     parser.add_argument("--shapes", action="append", required=True)
+    parser.add_argument("--batch", type=int, default=batch)
+    parser.add_argument("--json")
+    return parser
+
+
+def main():
+    parser = layers_parser(__doc__, batch=0)
     parser.add_argument("--precision", default="f32", choices=tuple(DTYPES))
     parser.add_argument("--layout", default="nchw", choices=("nchw", "nhwc"))
     parser.add_argument("--algorithm", default="all")
-    parser.add_argument("--batch", type=int, default=0)
     parser.add_argument("--direction", default=",".join(DIRECTIONS))
     parser.add_argument("--min-time", type=float, default=0.01)
     parser.add_argument("--weights", default="once", choices=("once", "often"),
                         help="ours: prepared in each call, or before it")
     parser.add_argument("--portion", type=int, default=4, help="problems that are timed in one go")
-    parser.add_argument("--json")
     portions.add_options(parser)
     arguments = parser.parse_args()
     deadline = portions.Deadline(arguments.seconds)

@@ -12,11 +12,10 @@ events; the table shows medians.
 With --density 0.2,0.1 the script times pruned layers of Convscope only: int8_block_sparse with random blocks of 16x1,
 and of 16x4 in 1x1 layers. It is compared with int8_gemm on the same layer without pruning.
 """
-import argparse
 import sys
 
 import torch
-from conv2d_gpu_vs_pytorch import bench, geometric_mean, lines_of, parse, pytorch_us, save
+from conv2d_gpu_vs_pytorch import bench, geometric_mean, layers_parser, lines_of, parse, pytorch_us, save
 
 
 def rows_by_problem(arguments, lines, *options, direction="forward", weights="often"):
@@ -112,12 +111,8 @@ def dense_layers(arguments):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--program", default="build/release/bin/convscope")
-    parser.add_argument("--shapes", action="append", required=True)
-    parser.add_argument("--batch", type=int, default=32)
+    parser = layers_parser(__doc__, batch=32)
     parser.add_argument("--density", help="shares of the weights that are kept: only pruned layers")
-    parser.add_argument("--json")
     arguments = parser.parse_args()
     if arguments.density:
         rows = pruned(arguments, [float(word) for word in arguments.density.split(",")])

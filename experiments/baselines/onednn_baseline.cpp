@@ -14,6 +14,7 @@
 //
 // The file compiles with oneDNN 3.x (experiments/baselines/setup.py fetches 3.2) and 2.x (Debian's
 // is 2.6.3). oneDNN 3.2 has no Winograd for x64.
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
 #include <exception>
@@ -95,13 +96,24 @@ struct ConvPrimitive {
   size_t scratch_bytes = 0;
 };
 
-template <class Description>
-void take_common(ConvPrimitive& to, const Description& description) {
-  to.implementation = description.impl_info_str();
-  to.scratch_bytes =
-      description.query_s64(dnnl::query::memory_consumption_s64) > 0
-          ? static_cast<size_t>(description.query_s64(dnnl::query::memory_consumption_s64))
-          : 0;
+template <class Primitive>
+ConvPrimitive primitive_of(const typename Primitive::primitive_desc& description,
+                           const memory::desc& first, const memory::desc& second,
+                           const memory::desc& output) {
+  ConvPrimitive out;
+  out.implementation = description.impl_info_str();
+  out.scratch_bytes = static_cast<size_t>(
+      std::max<int64_t>(description.query_s64(dnnl::query::memory_consumption_s64), 0));
+  out.primitive = Primitive(description);
+  out.first = first;
+  out.second = second;
+  out.output = output;
+  return out;
+}
+
+ConvPrimitive forward_of(const dnnl::convolution_forward::primitive_desc& description) {
+  return primitive_of<dnnl::convolution_forward>(
+      description, description.src_desc(), description.weights_desc(), description.dst_desc());
 }
 
 // ---- The only differences between 2.x and 3.x ------------------------------------------------
@@ -147,32 +159,17 @@ typename Gradient::primitive_desc gradient_description(const ConvDims& z, algori
 }
 
 ConvPrimitive convolution(const ConvDims& z, int direction, algorithm kind) {
-  ConvPrimitive out;
-  if (direction == CONVSCOPE_BASELINE_FORWARD) {
-    const auto description = forward_description(z, kind);
-    take_common(out, description);
-    out.primitive = dnnl::convolution_forward(description);
-    out.first = description.src_desc();
-    out.second = description.weights_desc();
-    out.output = description.dst_desc();
-    return out;
-  }
+  if (direction == CONVSCOPE_BASELINE_FORWARD) return forward_of(forward_description(z, kind));
   if (direction == CONVSCOPE_BASELINE_BACKWARD_DATA) {
-    const auto description = gradient_description<dnnl::convolution_backward_data>(z, kind);
-    take_common(out, description);
-    out.primitive = dnnl::convolution_backward_data(description);
-    out.first = description.diff_dst_desc();
-    out.second = description.weights_desc();
-    out.output = description.diff_src_desc();
-  } else {
-    const auto description = gradient_description<dnnl::convolution_backward_weights>(z, kind);
-    take_common(out, description);
-    out.primitive = dnnl::convolution_backward_weights(description);
-    out.first = description.src_desc();
-    out.second = description.diff_dst_desc();
-    out.output = description.diff_weights_desc();
+    using BackwardData = dnnl::convolution_backward_data;
+    const auto to_data = gradient_description<BackwardData>(z, kind);
+    return primitive_of<BackwardData>(to_data, to_data.diff_dst_desc(), to_data.weights_desc(),
+                                      to_data.diff_src_desc());
   }
-  return out;
+  using BackwardWeights = dnnl::convolution_backward_weights;
+  const auto to_weights = gradient_description<BackwardWeights>(z, kind);
+  return primitive_of<BackwardWeights>(to_weights, to_weights.src_desc(),
+                                       to_weights.diff_dst_desc(), to_weights.diff_weights_desc());
 }
 
 memory::desc vector_of(int64_t count) { return {{count}, Type::f32, Tag::a}; }
@@ -197,17 +194,9 @@ ConvPrimitive code_convolution(const ConvDims& z, const ConvscopeBaselineProblem
     attributes.set_post_ops(behind);
   }
   const Type x = problem.x_type == CONVSCOPE_BASELINE_F32 ? Type::s8 : type_of(problem.x_type);
-  const dnnl::convolution_forward::primitive_desc description(
-      cpu(), dnnl::prop_kind::forward_inference, kind, any(z.x, x), any(z.w, Type::s8),
-      vector_of(problem.k), any(z.y, y), z.stride, z.dilation, z.pad_before, z.pad_after,
-      attributes);
-  ConvPrimitive out;
-  take_common(out, description);
-  out.primitive = dnnl::convolution_forward(description);
-  out.first = description.src_desc();
-  out.second = description.weights_desc();
-  out.output = description.dst_desc();
-  return out;
+  return forward_of({cpu(), dnnl::prop_kind::forward_inference, kind, any(z.x, x),
+                     any(z.w, Type::s8), vector_of(problem.k), any(z.y, y), z.stride, z.dilation,
+                     z.pad_before, z.pad_after, attributes});
 }
 
 dnnl::reorder rounding_reorder(const memory& from, const memory& to) {

@@ -11,11 +11,10 @@ shows medians.
 
     python3 experiments/baselines/sparse_gpu_vs_pytorch.py --shapes experiments/shapes/resnet18.txt --batch 32
 """
-import argparse
 import sys
 
 import torch
-from conv2d_gpu_vs_pytorch import DIRECTIONS, geometric_mean, parse, pytorch_us, save
+from conv2d_gpu_vs_pytorch import DIRECTIONS, geometric_mean, layers_parser, parse, pytorch_us, save
 from int8_gpu_vs_pytorch import best, lines_with_blocks, rows_by_problem, wrong_of
 
 ROWS = 16
@@ -52,13 +51,9 @@ def rows_of_direction(arguments, direction, lines, densities):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--program", default="build/release/bin/convscope")
-    parser.add_argument("--shapes", action="append", required=True)
-    parser.add_argument("--batch", type=int, default=32)
+    parser = layers_parser(__doc__, batch=32)
     parser.add_argument("--density", default="0.2,0.1")
     parser.add_argument("--directions", default="all", help="all, or some of " + ",".join(DIRECTIONS))
-    parser.add_argument("--json")
     arguments = parser.parse_args()
     torch.backends.cudnn.benchmark = True
     torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
