@@ -16,7 +16,7 @@ namespace {
 
 using RunFacts = std::map<std::string, std::string>;
 
-// Returns whether runs that differ in this key are one group: it is no matter of training.
+// Returns whether runs that differ in this key are one group: training does not depend on it.
 bool keeps_group(const std::string& key) {
   for (const char* prefix : {"expect.", "log.", "checkpoint."}) {
     if (key.starts_with(prefix)) return true;
