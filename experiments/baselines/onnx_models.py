@@ -13,7 +13,6 @@ optimisations and with none. `difference` is the largest difference of a logit /
 Exit code 0: every difference is at most 1e-5; 1: a difference is larger; 77: ONNX Runtime is not installed.
 Quantised networks: onnx_vs_convscope.py.
 """
-import argparse
 import json
 import pathlib
 import sys
@@ -24,7 +23,7 @@ from processes import run as call
 try:
     import numpy as np
     import onnxruntime
-    from onnx_vs_convscope import check_model, ours, theirs
+    from onnx_vs_convscope import check_model, ours, parsed_options, theirs
 except ImportError as error:
     print(f"skipped: {error}")
     sys.exit(77)
@@ -62,14 +61,7 @@ def compare(program, model, images, folder):
 
 
 def main():
-    words = argparse.ArgumentParser(description=__doc__,
-                                    formatter_class=argparse.RawDescriptionHelpFormatter)
-    words.add_argument("--program", type=pathlib.Path, required=True)
-    words.add_argument("--images", type=int, default=16)
-    words.add_argument("--only", default="", help="models, joined by commas")
-    words.add_argument("--json", type=pathlib.Path)
-    args = words.parse_args()
-    args.program = args.program.resolve()
+    args = parsed_options(__doc__, 16, "models")
     rows, worst = [], 0
     print(f"ONNX Runtime {onnxruntime.__version__}, {args.images} images, limit {LIMIT:g}")
     print(f"{'model':20} {'batch norm':11} {'not optimised':>13} {'optimised':>10}  MB of the file")

@@ -112,14 +112,20 @@ def compare(args, folder, name, form, overrides, layers, terms):
     return rows
 
 
-def main():
-    words = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def parsed_options(doc, images, cases):
+    """Returns the options of the comparisons with ONNX Runtime."""
+    words = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
     words.add_argument("--program", type=pathlib.Path, required=True)
-    words.add_argument("--images", type=int, default=256)
-    words.add_argument("--only", default="", help="networks, joined by commas")
+    words.add_argument("--images", type=int, default=images)
+    words.add_argument("--only", default="", help=f"{cases}, joined by commas")
     words.add_argument("--json", type=pathlib.Path)
     args = words.parse_args()
     args.program = args.program.resolve()
+    return args
+
+
+def main():
+    args = parsed_options(__doc__, 256, "networks")
     rows = []
     print(f"{'network':13} {'form':17} {'ONNX Runtime':13} {'tolerance':>10} {'difference':>11} "
           f"{'unflipped':>10} {'flipped':>8} {'own':>4} {'class':>6}  agrees")
