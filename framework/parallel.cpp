@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "framework/check.h"
+#include "framework/parallel_pass.h"
 
 namespace convscope {
 namespace {
@@ -120,6 +121,7 @@ class Team {
 };
 
 thread_local Team* current_team = nullptr;
+thread_local std::int64_t forks = 0;  // loops of this thread that woke other threads
 
 #if defined(__SANITIZE_THREAD__)
 constexpr bool kThreadSanitizer = true;
@@ -188,6 +190,7 @@ void parallel_chunks(std::int64_t chunks, FunctionRef<void(std::int64_t, int)> b
   if (current_team != nullptr) {
     current_team->run(loop, threads);
   } else {
+    ++forks;
     fork_join(threads, [&loop](int thread) { loop.run(thread); });
   }
   loop.rethrow();
@@ -210,6 +213,16 @@ void parallel_region(FunctionRef<void()> body) {
     team.close();
   });
   if (error) std::rethrow_exception(error);
+}
+
+void ParallelPass::run(std::int64_t size, FunctionRef<void()> body) {
+  if (size_.exchange(size, std::memory_order_relaxed) == size &&
+      in_region_.load(std::memory_order_relaxed)) {
+    return parallel_region(body);
+  }
+  const std::int64_t before = forks;
+  body();
+  in_region_.store(forks - before > 1, std::memory_order_relaxed);
 }
 
 }  // namespace convscope

@@ -4,7 +4,6 @@
 
 #include "framework/graph/graph.h"
 #include "framework/memory/work_clock.h"
-#include "framework/parallel.h"
 
 namespace convscope {
 
@@ -26,9 +25,8 @@ Variable Sequential::forward(const Variable& x) {
       y = (*layers_[i])(y);
     }
   };
-  // Threads that wait between the short loops of eager layers would fall asleep.
   const bool runs_here = x.graph() == nullptr && x.device().type == DeviceType::cpu;
-  runs_here ? parallel_region(pass) : pass();
+  runs_here ? in_parallel_.run(x.shape().numel(), pass) : pass();
   return y;
 }
 

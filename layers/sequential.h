@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "framework/parallel_pass.h"
 #include "layers/module.h"
 
 namespace convscope {
@@ -40,7 +41,8 @@ class CONVSCOPE_API Sequential final : public Module {
   std::string kind_ = "sequential";
   std::vector<std::shared_ptr<Module>> layers_;
   std::vector<std::string> names_;
-  bool has_lists_ = false;  // a layer has
+  bool has_lists_ = false;    // a layer has
+  ParallelPass in_parallel_;  // eager
 };
 
 }  // namespace convscope

@@ -15,7 +15,7 @@
 #include "framework/autograd/variable.h"
 #include "framework/memory/work_clock.h"
 #include "framework/ops/accumulate.h"
-#include "framework/parallel.h"
+#include "framework/parallel_pass.h"
 
 namespace convscope {
 namespace {
@@ -132,8 +132,10 @@ class Engine {
         free_node(*node);
       }
     };
-    // Threads that wait between the short loops of a backward pass would fall asleep.
-    gradient.device().type == DeviceType::cpu ? parallel_region(pass) : pass();
+    std::int64_t size = 0;
+    for (const Ref<Node>& node : nodes) size += node->shape_.numel();
+    thread_local ParallelPass in_parallel;
+    gradient.device().type == DeviceType::cpu ? in_parallel.run(size, pass) : pass();
     if (clock != nullptr) clock->begin(nullptr);
   }
 

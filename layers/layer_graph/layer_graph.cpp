@@ -19,11 +19,18 @@ Variable LayerGraph::forward(const Variable& x) { return only_output(forward(Var
 
 Variables LayerGraph::forward(const Variables& inputs) {
   check_inputs(inputs.size());
-  return pass(inputs, [](const Entry& entry, const Variables& x) {
-    const WorkScope work(entry.layer.get());
-    const Graph::Scope scope(recorded_graph(x), entry.name);
-    return (*entry.layer)(x);
-  });
+  Variables out;
+  const auto run = [&] {
+    out = pass(inputs, [](const Entry& entry, const Variables& x) {
+      const WorkScope work(entry.layer.get());
+      const Graph::Scope scope(recorded_graph(x), entry.name);
+      return (*entry.layer)(x);
+    });
+  };
+  const bool runs_here =
+      recorded_graph(inputs) == nullptr && inputs[0].device().type == DeviceType::cpu;
+  runs_here ? in_parallel_.run(inputs[0].shape().numel(), run) : run();
+  return out;
 }
 
 Shape LayerGraph::output_shape(const Shape& input) const {

@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "framework/parallel_pass.h"
 #include "layers/layer_graph/connections.h"
 
 namespace convscope {
@@ -54,6 +55,7 @@ class CONVSCOPE_API LayerGraph final : public Module {
  private:
   std::vector<Entry> entries_;
   std::vector<std::size_t> last_reader_;  // by value
+  ParallelPass in_parallel_;              // eager
 };
 
 }  // namespace convscope
