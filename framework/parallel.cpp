@@ -11,8 +11,8 @@
 #include <thread>
 #include <vector>
 
+#include "framework/autograd/parallel_pass.h"
 #include "framework/check.h"
-#include "framework/parallel_pass.h"
 
 namespace convscope {
 namespace {

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "framework/parallel_pass.h"
+#include "framework/autograd/parallel_pass.h"
 #include "layers/module.h"
 
 namespace convscope {

@@ -12,10 +12,10 @@
 #include <vector>
 
 #include "framework/autograd/leaf_watch.h"
+#include "framework/autograd/parallel_pass.h"
 #include "framework/autograd/variable.h"
 #include "framework/memory/work_clock.h"
 #include "framework/ops/accumulate.h"
-#include "framework/parallel_pass.h"
 
 namespace convscope {
 namespace {

@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "framework/parallel_pass.h"
+#include "framework/autograd/parallel_pass.h"
 #include "layers/layer_graph/connections.h"
 
 namespace convscope {
