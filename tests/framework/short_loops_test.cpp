@@ -7,6 +7,7 @@
 #include <chrono>
 #include <thread>
 
+#include "framework/autograd/parallel_pass.h"
 #include "framework/parallel.h"
 #include "tests/support/numbers.h"
 
@@ -65,6 +66,27 @@ TEST(ShortLoops, ThreadsThatAreAwakeTakeShorterOnes) {
     const ShortLoops few(0.05 * kFlopsWorthThreads);
     EXPECT_TRUE(stays_in_this_thread());
   });
+}
+
+// Threads are awake in a region, so they share loops that are short otherwise.
+TEST(ShortLoops, APassThatWokeTheThreadsTwiceKeepsThemAwakeTheNextTime) {
+  const testing::MachineScope scope;
+  set_flops_worth_threads(kFlopsWorthThreads);
+  set_num_threads(2);
+  ParallelPass pass;
+  const auto in_pass = [&](std::int64_t size, int loops, const auto& check) {
+    bool found = false;
+    pass.run(size, [&] {
+      for (int i = 0; i < loops; ++i) parallel_chunks(2, [](std::int64_t, int) {});
+      const ShortLoops some(0.2 * kFlopsWorthThreads);
+      found = check();
+    });
+    return found;
+  };
+  EXPECT_TRUE(in_pass(1, 2, stays_in_this_thread));
+  EXPECT_TRUE(in_pass(1, 2, [] { return threads_meet(60); }));
+  EXPECT_TRUE(in_pass(2, 1, stays_in_this_thread));  // another size: observed again
+  EXPECT_TRUE(in_pass(2, 1, stays_in_this_thread));  // woke them once
 }
 
 }  // namespace
