@@ -24,7 +24,6 @@
 
 #include "framework/ops/pad.h"
 #include "framework/precision.h"
-#include "framework/sparse/sparse_weights.h"
 #include "layers/conv2d/policy.h"
 #include "layers/conv2d/select.h"
 #include "layers/layer_types.h"

@@ -28,10 +28,10 @@ void Operator<Conv2dProblem>::run(const Call<Conv2dProblem>& call) {
       const Epilogue& behind = at.epilogue;
       const bool bounds =
           at.device().type == DeviceType::cpu || is_code(call.problem.operand_types().w);
-      CONVSCOPE_CHECK(
-          std::isinf(behind.most) || bounds, "conv2d",
-          "expected a ReLU without an upper bound after a convolution on ", at.device().str(),
-          ", because on a GPU only integer kernels support a bound, ", "got ", behind.most);
+      CONVSCOPE_CHECK(std::isinf(behind.most) || bounds, "conv2d",
+                      "expected a ReLU without an upper bound after a convolution on ",
+                      at.device().str(),
+                      ", because on a GPU only integer kernels support a bound, got ", behind.most);
       algorithm.forward({call.problem, at.input(0), at.input(1), at.input(2), at.output(0),
                          call.workspace, algorithm.fuses_epilogue ? behind : Epilogue{},
                          call.prepared, call.views, at.fp16[0]});

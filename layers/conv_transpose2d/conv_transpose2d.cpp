@@ -58,7 +58,7 @@ class ConvTranspose2dOp final : public Operation {
 
   void forward(Emitter& emitter) override {
     emit(emitter, Direction::forward,
-         {.in = {emitter.value(inputs[0]), emitter.value(inputs[1])},
+         {.in = {operand_of(emitter, inputs[0]), emitter.value(inputs[1])},
           .out = {emitter.value(output())}});
   }
 
@@ -67,7 +67,9 @@ class ConvTranspose2dOp final : public Operation {
     if (emitter.graph().wants_gradient(inputs[1])) {
       const Emitter::Target dw = emitter.gradient_target(inputs[1]);
       emit(emitter, Direction::backward_weight,
-           {.in = {dy, emitter.value(inputs[0])}, .out = {dw.tensor}, .accumulate = dw.accumulate});
+           {.in = {dy, operand_of(emitter, inputs[0])},
+            .out = {dw.tensor},
+            .accumulate = dw.accumulate});
     }
     if (!emitter.graph().wants_gradient(inputs[0])) return;
     const Tensor w = emitter.value(inputs[1]);
