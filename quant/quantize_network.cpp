@@ -62,9 +62,11 @@ class Walk {
     if (module.weight().defined()) {
       targets.push_back({names_.at(&module), &module, may_be_negative_, reads_a_sum});
     } else if (is_one_of(kind, {"max_pool2d", "avg_pool2d", "adaptive_avg_pool2d", "flatten",
-                                "dropout", "add", "mul", "concat", "split"})) {
+                                "dropout", "stochastic_depth", "upsample", "channel_shuffle",
+                                "global_avg_pool2d", "global_max_pool2d", "adaptive_max_pool2d",
+                                "add", "mul", "concat", "split"})) {
       return;  // keep the sign
-    } else if (is_one_of(kind, {"relu", "relu6", "sigmoid"})) {
+    } else if (is_one_of(kind, {"relu", "relu6", "sigmoid", "softmax"})) {
       may_be_negative_ = false;
       return;
     } else {

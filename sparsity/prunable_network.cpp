@@ -17,7 +17,7 @@ namespace convscope {
 namespace {
 
 // Layers in which every output channel depends only on the same input channel.
-constexpr std::array<std::string_view, 10> kKeepsChannelsApart = {"relu",
+constexpr std::array<std::string_view, 15> kKeepsChannelsApart = {"relu",
                                                                   "relu6",
                                                                   "tanh",
                                                                   "sigmoid",
@@ -26,6 +26,11 @@ constexpr std::array<std::string_view, 10> kKeepsChannelsApart = {"relu",
                                                                   "adaptive_avg_pool2d",
                                                                   "batch_norm2d",
                                                                   "dropout",
+                                                                  "stochastic_depth",
+                                                                  "upsample",
+                                                                  "global_avg_pool2d",
+                                                                  "global_max_pool2d",
+                                                                  "adaptive_max_pool2d",
                                                                   "flatten"};
 
 bool keeps_channels_apart(const std::string& kind) {

@@ -50,7 +50,7 @@ PRIVATE = [
          free(text=r"sums\b[^.;]{0,40}\bregisters?|registers?\b[^.;]{0,40}\bsums")),
     # Depth of a network, pipeline, tree, recursion, of bits or an image passes; `depthwise` is a word.
     rule("word", "K dimension, reduction length", "depth",
-         free("bit |pipeline |recursion |tree |queue |network |colour |search ",
+         free("bit |pipeline |recursion |tree |queue |network |colour |search |[Ss]tochastic ",
               "-| multiplier| of (?:the |a |this )?(?:network|net|pipeline|tree|recursion|model|stack|queue|folder|nesting)",
               "depths?")),
     rule("word", "TMA", "copy", free(text="copy engines?")),
