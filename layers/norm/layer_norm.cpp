@@ -12,6 +12,12 @@ namespace convscope {
 constinit KernelSlot<void(const LayerNormArgs&)> layer_norm_kernel{"layer_norm"};
 constinit KernelSlot<void(const LayerNormGradientArgs&)> layer_norm_gradient_kernel{"layer_norm"};
 
+Shape layer_norm_parts(const Shape& x) {
+  const std::int64_t pixels = x.numel() / std::max<std::int64_t>(1, x[1]);
+  return {std::clamp<std::int64_t>(ceil_div(pixels, kLayerNormPixels), 1, kLayerNormSlices), 3,
+          x[1]};
+}
+
 namespace {
 
 constexpr const char* kLayerNorm = "layer_norm";
@@ -38,11 +44,9 @@ class LayerNormOperation final : public SimpleOperation {
   }
   Keeps keeps(const std::vector<Shape>& all) const override {
     const std::int64_t pixels = all[0].numel() / std::max<std::int64_t>(1, all[0][1]);
-    const std::int64_t slices =
-        std::clamp<std::int64_t>(ceil_div(pixels, kLayerNormPixels), 1, kLayerNormSlices);
     return {.inputs = true,
             .saved = {{Shape{pixels}, statistics_}, {Shape{pixels}, statistics_}},
-            .scratch = {{Shape{slices, 3, all[0][1]}, DType::f64}}};
+            .scratch = {{layer_norm_parts(all[0]), DType::f64}}};
   }
   void run(const Forward& a) const override {
     layer_norm_kernel.get(a.device())({.x = a.x[0],

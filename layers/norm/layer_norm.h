@@ -57,6 +57,8 @@ struct LayerNormGradientArgs {
 };
 inline constexpr std::int64_t kLayerNormPixels = 64;  // processed together
 inline constexpr std::int64_t kLayerNormSlices = 64;  // at most
+// Returns the shape of `parts` for x [N,C,..].
+CONVSCOPE_API Shape layer_norm_parts(const Shape& x);
 
 extern CONVSCOPE_API KernelSlot<void(const LayerNormArgs&)> layer_norm_kernel;
 extern CONVSCOPE_API KernelSlot<void(const LayerNormGradientArgs&)> layer_norm_gradient_kernel;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// layer_norm_cuda.cu: layer norm on a GPU.
+// layer_norm_cuda.cu: layer norm and layer scale on a GPU.
 //
 // Method    planes (NCHW): a block has 32 pixels times 8 threads, each of which takes every eighth
 //           channel, so that a warp reads 32 adjacent pixels. rows ([N,F], NHWC): a warp
@@ -11,6 +11,7 @@
 //           division of work depends only on the shape, so two runs have the same bits
 #include "framework/cuda/half_piece.cuh"
 #include "layers/norm/layer_norm.h"
+#include "layers/norm/layer_scale.h"
 
 namespace convscope {
 namespace {
@@ -149,6 +150,27 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
+template <bool kPlanes, class T, class Float>
+__global__ void __launch_bounds__(kThreads)
+    layer_scale_pixels(PixelGrid grid, const T* x, const Float* weight, T* y) {
+  using Team = PixelTeam<kPlanes, Float>;
+  const std::int64_t pixel = Team::pixel();
+  if (pixel >= grid.pixels) return;
+  const std::int64_t first = grid.first(pixel), step = grid.step();
+  for (std::int64_t c = Team::first(); c < grid.stored; c += Team::step()) {
+    const Float w = c < grid.channels ? weight[c] : Float(0);
+    y[first + c * step] = stored_as<T, Float>(number<T, Float>(x[first + c * step]) * w);
+  }
+}
+
+// Returns u = (x - mean) inverse of a pixel, or x for layer scale.
+template <class T, class Float>
+__device__ Float normed(const T* x, std::int64_t at, const Float* mean, const Float* inverse,
+                        std::int64_t pixel) {
+  const Float value = number<T, Float>(x[at]);
+  return mean == nullptr ? value : (value - mean[pixel]) * inverse[pixel];
+}
+
 // The pixels of a slice.
 struct PixelRange {
   std::int64_t begin, end;
@@ -170,7 +192,7 @@ __global__ void __launch_bounds__(kThreads)
   for (std::int64_t i = range.begin + threadIdx.x; i < range.end; i += kThreads) {
     const std::int64_t at = grid.first(i) + c * grid.step();
     const Float g = number<T, Float>(dy[at]);
-    du += g * ((number<T, Float>(x[at]) - mean[i]) * inverse[i]);
+    du += g * normed(x, at, mean, inverse, i);
     d += g;
   }
   const double du_sum = block_sum(static_cast<double>(du), shared);
@@ -195,7 +217,7 @@ __global__ void __launch_bounds__(kThreads)
        i += kChannelThreads) {
     const std::int64_t at = grid.first(i) + c;
     const Float g = number<T, Float>(dy[at]);
-    du += g * ((number<T, Float>(x[at]) - mean[i]) * inverse[i]);
+    du += g * normed(x, at, mean, inverse, i);
     d += g;
   }
   const double du_sum = team.sum(static_cast<double>(du)), d_sum = team.sum(static_cast<double>(d));
@@ -232,6 +254,24 @@ void forward_on(const LayerNormArgs& a, T) {
          pointer<Float>(a.inverse));
 }
 
+// Computes dweight and dbias: the sums over all pixels.
+template <class Float, class T>
+void add_pixels(const PixelGrid& grid, const T* dy, const T* x, const Float* mean,
+                const Float* inverse, const Tensor& parts, const Tensor& dweight,
+                const Tensor& dbias) {
+  const bool planes = grid.image > 0;
+  const auto slices = static_cast<unsigned>(parts.dim(0));
+  const auto across = static_cast<unsigned>(grid.channels);
+  const LaunchShape shape = planes
+                                ? LaunchShape{.grid = dim3(across, slices), .block = dim3(kThreads)}
+                                : LaunchShape{.grid = dim3(ceil_div(across, kPixelsAcross), slices),
+                                              .block = dim3(kPixelsAcross, kChannelThreads)};
+  launch(planes ? layer_norm_plane_sums<T, Float> : layer_norm_row_sums<T, Float>, shape, grid, dy,
+         x, mean, inverse, parts.data<double>());
+  launch(layer_norm_add_slices<Float>, grid_for(2 * grid.channels), parts.data<double>(),
+         parts.dim(0), grid.channels, pointer<Float>(dweight), pointer<Float>(dbias));
+}
+
 template <class Float, class T>
 void gradient_on(const LayerNormGradientArgs& a, T) {
   const PixelGrid grid = grid_of(a.x.shape(), a.weight.numel());
@@ -244,16 +284,22 @@ void gradient_on(const LayerNormGradientArgs& a, T) {
            shape_of(grid), grid, dy, x, a.weight.data<Float>(), mean, inverse, pointer<T>(a.dx));
   }
   if (!a.dweight.defined() && !a.dbias.defined()) return;
-  const auto slices = static_cast<unsigned>(a.parts.dim(0));
-  const auto across = static_cast<unsigned>(grid.channels);
-  const LaunchShape shape = planes
-                                ? LaunchShape{.grid = dim3(across, slices), .block = dim3(kThreads)}
-                                : LaunchShape{.grid = dim3(ceil_div(across, kPixelsAcross), slices),
-                                              .block = dim3(kPixelsAcross, kChannelThreads)};
-  launch(planes ? layer_norm_plane_sums<T, Float> : layer_norm_row_sums<T, Float>, shape, grid, dy,
-         x, mean, inverse, a.parts.data<double>());
-  launch(layer_norm_add_slices<Float>, grid_for(2 * grid.channels), a.parts.data<double>(),
-         a.parts.dim(0), grid.channels, pointer<Float>(a.dweight), pointer<Float>(a.dbias));
+  add_pixels<Float>(grid, dy, x, mean, inverse, a.parts, a.dweight, a.dbias);
+}
+
+template <class Float, class T>
+void scale_on(const Tensor& x, const Tensor& weight, const Tensor& y, T) {
+  const PixelGrid grid = grid_of(x.shape(), weight.numel());
+  launch(grid.image > 0 ? layer_scale_pixels<true, T, Float> : layer_scale_pixels<false, T, Float>,
+         shape_of(grid), grid, pointer<const T>(x), weight.data<Float>(), pointer<T>(y));
+}
+
+template <class Float, class T>
+void scale_weight_on(const Tensor& dy, const Tensor& x, const Tensor& parts, const Tensor& dweight,
+                     T) {
+  const Float* const none = nullptr;
+  add_pixels<Float>(grid_of(x.shape(), dweight.numel()), pointer<const T>(dy), pointer<const T>(x),
+                    none, none, parts, dweight, Tensor());
 }
 
 void layer_norm_cuda(const LayerNormArgs& a) {
@@ -266,7 +312,21 @@ void layer_norm_gradient_cuda(const LayerNormGradientArgs& a) {
   with_stored_type(a.x.dtype(), [&](auto zero) { gradient_on<float>(a, zero); });
 }
 
+void layer_scale_cuda(const Tensor& x, const Tensor& weight, const Tensor& y) {
+  if (x.dtype() == DType::f64) return scale_on<double>(x, weight, y, 0.0);
+  with_stored_type(x.dtype(), [&](auto zero) { scale_on<float>(x, weight, y, zero); });
+}
+
+void layer_scale_weight_cuda(const Tensor& dy, const Tensor& x, const Tensor& parts,
+                             const Tensor& dweight) {
+  if (x.dtype() == DType::f64) return scale_weight_on<double>(dy, x, parts, dweight, 0.0);
+  with_stored_type(x.dtype(),
+                   [&](auto zero) { scale_weight_on<float>(dy, x, parts, dweight, zero); });
+}
+
 }  // namespace
+CONVSCOPE_KERNEL(layer_scale_kernel, cuda, layer_scale_cuda)
+CONVSCOPE_KERNEL(layer_scale_weight_kernel, cuda, layer_scale_weight_cuda)
 CONVSCOPE_KERNEL(layer_norm_kernel, cuda, layer_norm_cuda)
 CONVSCOPE_KERNEL(layer_norm_gradient_kernel, cuda, layer_norm_gradient_cuda)
 }  // namespace convscope

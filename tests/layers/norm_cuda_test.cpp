@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// norm_cuda_test.cpp: layer norm, group norm and stochastic depth on `device cuda`, compared with
+// norm_cuda_test.cpp: layer norm, layer scale, group norm and stochastic depth on `device cuda`, compared with
 // the CPU.
 #include "layers/dropout.h"
 #include "layers/norm/group_norm.h"
 #include "layers/norm/layer_norm.h"
+#include "layers/norm/layer_scale.h"
 #include "tests/support/cuda_like_cpu.h"
 
 namespace convscope {
@@ -25,6 +26,18 @@ TEST_F(NormsOnCuda, LayerNormHasTheValuesAndGradientsOfTheCpu) {
       testing::expect_gradients_like_cpu(
           [](const auto& v) { return layer_norm(v[0], v[1], v[2], 1e-3); },
           norm_inputs(shape, dtype), testing::few_ulp(dtype, 256));
+    }
+  }
+}
+
+TEST_F(NormsOnCuda, LayerScaleHasTheValuesAndGradientsOfTheCpu) {
+  for (const DType dtype : {DType::f32, DType::f64}) {
+    for (const Shape& shape : {Shape{2, 5, 7, 9}, Shape{70, 36}, Shape{0, 3, 2, 2}}) {
+      SCOPED_TRACE(cat(shape, " ", name_of(dtype)));
+      std::vector<Tensor> inputs = norm_inputs(shape, dtype);
+      inputs.pop_back();
+      testing::expect_gradients_like_cpu([](const auto& v) { return layer_scale(v[0], v[1]); },
+                                         inputs, testing::few_ulp(dtype, 64));
     }
   }
 }

@@ -10,6 +10,7 @@
 #include "framework/simd/cpu_isa.h"
 #include "layers/norm/group_norm.h"
 #include "layers/norm/layer_norm.h"
+#include "layers/norm/layer_scale.h"
 #include "tests/layers/layer_cases.h"
 #include "tests/support/compiled_step.h"
 #include "tests/support/expect_error.h"
@@ -237,6 +238,43 @@ TEST(GroupNorm, NamesWhatIsExpected) {
                "[group_norm] expected groups to divide the channels of x, got 4 groups and x "
                "[1,6,2,2]",
                build_layer("group_norm", options({{"groups", std::int64_t{4}}}), {1, 6, 2, 2}));
+}
+
+TEST(LayerScale, MultipliesChannelsByTheirFactor) {
+  for (const Shape& shape : {Shape{2, 5, 3, 4}, Shape{3, 4}}) {
+    const Tensor x = normal(shape, DType::f32, 1), w = normal({shape[1]}, DType::f32, 2);
+    const Tensor y = layer_scale(Variable(x), Variable(w)).value();
+    const std::int64_t plane = x.numel() / (shape[0] * shape[1]);
+    for (std::int64_t i = 0; i < x.numel(); ++i) {
+      const auto c = static_cast<std::size_t>(i / plane % shape[1]);
+      ASSERT_EQ(y.data<float>()[i], x.data<float>()[i] * w.data<float>()[c]);
+    }
+    const GradcheckResult result =
+        gradcheck([&](const std::vector<Variable>& v) { return layer_scale(v[0], v[1]); },
+                  {Variable(x.to(DType::f64), true), Variable(w.to(DType::f64), true)});
+    EXPECT_TRUE(result.ok) << result.str();
+  }
+}
+
+// In NCHW16c the sum of the gradient of weight has another order.
+TEST(LayerScale, IsCompiledLikeEagerExecution) {
+  const Options conv =
+      options({{"out_channels", std::int64_t{20}}, {"kernel_size", std::vector<std::int64_t>{3}}});
+  for (const bool blocked : {false, true}) {
+    const std::string layout = blocked ? "nchw16c" : "nchw";
+    const std::string text = testing::expect_compiled_like_eager(
+        {{.type = "conv2d", .name = "c1", .options = conv},
+         {.type = "layer_scale", .name = "s", .options = options({{"init", 0.5}})},
+         {.type = "conv2d", .name = "c2", .options = conv}},
+        {6, 24, 9, 9}, {"direct", "direct", "direct", layout}, blocked ? 64 * 6e-8 : 0);
+    EXPECT_NE(text.find("s  layer_scale"), std::string::npos) << text;
+    EXPECT_EQ(text.find("nchw16c") != std::string::npos, blocked) << text;
+  }
+}
+
+TEST(LayerScale, NamesWhatIsExpected) {
+  EXPECT_ERROR(ErrorKind::kInvalid, "[layer_scale] expected x [N,C,H,W] or [N,C], got [1,4,2]",
+               build_layer("layer_scale", {}, {1, 4, 2}));
 }
 
 }  // namespace
