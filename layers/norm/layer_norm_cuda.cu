@@ -10,6 +10,7 @@
 // Numerics  sums in f32 (f64 for f64) by thread, then by block; slices are added in double. The
 //           division of work depends only on the shape, so two runs have the same bits
 #include "framework/cuda/half_piece.cuh"
+#include "framework/cuda/number.cuh"
 #include "layers/norm/layer_norm.h"
 #include "layers/norm/layer_scale.h"
 
@@ -34,23 +35,6 @@ PixelGrid grid_of(const Shape& x, std::int64_t channels) {
   const std::int64_t stored = is_nhwc ? x[4] : channels;
   const std::int64_t image = x.rank() == 4 && x[2] * x[3] > 1 ? x[2] * x[3] : 0;
   return {x.numel() / stored, image, channels, stored};
-}
-
-template <class T, class Float>
-__device__ Float number(T value) {
-  if constexpr (sizeof(T) == 2) {
-    return to_float(value);
-  } else {
-    return value;
-  }
-}
-template <class T, class Float>
-__device__ T stored_as(Float value) {
-  if constexpr (sizeof(T) == 2) {
-    return from_float<T>(value);
-  } else {
-    return value;
-  }
 }
 
 constexpr unsigned kPixelsAcross = 32, kChannelThreads = 8;
