@@ -28,7 +28,7 @@
 
 namespace convscope {
 
-// The part of x that is dropped or kept as a whole: an element, an image (x[n]), or the whole batch.
+// The part of x that is dropped or kept as a whole: an element, an image x[n], or the batch.
 enum class DropUnit { element, row, batch };
 
 // The inputs from which the mask of one forward pass is drawn.

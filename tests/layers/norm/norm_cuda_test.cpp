@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// norm_cuda_test.cpp: layer norm, layer scale, group norm and stochastic depth on `device cuda`, compared with
-// the CPU.
+// norm_cuda_test.cpp: layer norm, layer scale, group norm and stochastic depth on `device cuda`,
+// compared with the CPU.
 #include "layers/dropout.h"
 #include "layers/norm/group_norm.h"
 #include "layers/norm/layer_norm.h"
