@@ -44,7 +44,7 @@ void check_per_layer(const ConvConfig& conv, const ModelConfig& model,
     if (asked.contains(layer)) continue;
     for (const LayerSpec& spec : model.layers) {
       if (spec.name != layer || !spec.options.has("algorithm")) continue;
-      if (spec.type != "conv2d") {
+      if (spec.type != "conv2d" && spec.type != "conv1d") {
         fail(ErrorKind::kConfig, "conv.per_layer",
              cat("expected the name of a conv2d, got '", layer, "', a ", spec.type,
                  ", whose algorithm is a separate key: layers.<number>.algorithm"));
