@@ -39,6 +39,14 @@ MODELS = {
     "mobilenet_v1 cifar": "model={type: mobilenet_v1, stem: cifar}",
     "mobilenet_v2": "model={type: mobilenet_v2, stem: imagenet}",
     "mobilenet_v2 cifar": "model={type: mobilenet_v2, stem: cifar}",
+    "other layers": "layers=[{type: conv2d, out_channels: 12, kernel_size: 3, stride: 2}, {type: layer_norm}, "
+                    "{type: gelu}, {type: upsample, scale: 1.5, mode: bilinear}, {type: group_norm, groups: 3}, "
+                    "{type: silu}, {type: squeeze_excitation}, {type: upsample, scale: 2}, "
+                    "{type: channel_shuffle, groups: 4}, {type: hard_swish}, {type: adaptive_max_pool2d, "
+                    "output_size: 19}, {type: upsample, size: [23, 17], mode: bilinear, align_corners: true}, "
+                    "{type: layer_scale, init: 3}, {type: stochastic_depth}, {type: conv2d, out_channels: 6, "
+                    "kernel_size: 3}, {type: layer_norm, eps: 0.01}, {type: flatten}, {type: linear, "
+                    "out_features: 20}, {type: layer_norm}, {type: linear, out_features: 10}, {type: softmax}]",
 }
 
 

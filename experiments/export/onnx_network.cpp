@@ -7,11 +7,16 @@
 #include <map>
 
 #include "layers/batch_norm2d/batch_norm2d.h"
+#include "layers/channel_shuffle/channel_shuffle.h"
 #include "layers/conv2d/conv2d.h"
 #include "layers/layer_graph/joins.h"
 #include "layers/layer_graph/layer_graph.h"
+#include "layers/norm/group_norm.h"
+#include "layers/norm/layer_norm.h"
 #include "layers/pool2d/pool2d.h"
 #include "layers/residual.h"
+#include "layers/softmax/softmax.h"
+#include "layers/upsample/upsample.h"
 #include "quant/quantized_file.h"
 
 namespace convscope {
@@ -199,10 +204,150 @@ class Walk {
            {value_, constant(name + ".least", scalar(0)), constant(name + ".most", scalar(6))});
     } else if (kind == "deform_conv2d") {
       refuse(name, "deform_conv2d, which ONNX has from opset 19 on");
-    } else if (kind != "dropout") {
+    } else if (!pass_activation(kind, name) && !pass_norm(module, name) &&
+               !pass_images(module, name, after) && kind != "dropout" &&
+               kind != "stochastic_depth") {
       refuse(name, kind);
     }
     shape_ = after;
+  }
+
+  // The next three functions add a layer of their kind, and return false for any other layer.
+  bool pass_activation(const std::string& kind, const std::string& name) {
+    const std::string x = value_;
+    if (kind == "hard_swish") {
+      node("HardSwish", name, {x});
+    } else if (kind == "silu") {
+      node("Sigmoid", name + ".sigmoid", {x});
+      node("Mul", name, {x, value_});
+    } else if (kind == "gelu") {
+      node("Mul", name + ".scaled", {x, constant(name + ".factor", scalar(std::sqrt(0.5)))});
+      node("Erf", name + ".erf", {value_});
+      node("Add", name + ".sum", {value_, constant(name + ".one", scalar(1))});
+      node("Mul", name + ".twice", {x, value_});
+      node("Mul", name, {value_, constant(name + ".half", scalar(0.5))});
+    } else {
+      return false;
+    }
+    return true;
+  }
+
+  // A tensor [C] as a constant that is broadcast along the pixels of images.
+  std::string by_channel(const std::string& name) {
+    const Tensor& tensor = tensors_.at(name);
+    return constant(name, shape_.rank() == 4 ? tensor.reshape({tensor.numel(), 1, 1}) : tensor);
+  }
+
+  // ONNX normalises the last axes, so images are transposed before and after a layer norm.
+  // GroupNormalization begins with opset 18: the groups are the channels of an instance norm.
+  bool pass_norm(Module& module, const std::string& name) {
+    if (const auto* norm = dynamic_cast<LayerNorm*>(&module)) {
+      const bool is_image = shape_.rank() == 4;
+      if (is_image) node("Transpose", name + ".nhwc", {value_}, {{"perm", Integers{0, 2, 3, 1}}});
+      std::vector<std::string> inputs{value_};
+      for (const char* part : {"weight", "bias"}) add_if_there(inputs, joined(name, part));
+      node("LayerNormalization", is_image ? name + ".norm" : name, std::move(inputs),
+           {{"axis", std::int64_t{-1}}, {"epsilon", static_cast<float>(norm->eps())}});
+      if (is_image) node("Transpose", name, {value_}, {{"perm", Integers{0, 3, 1, 2}}});
+    } else if (const auto* groups = dynamic_cast<GroupNorm*>(&module)) {
+      reshape(name + ".groups", {0, groups->groups(), -1});
+      const Shape count{groups->groups()};
+      node("InstanceNormalization", name + ".norm",
+           {value_, constant(name + ".ones", Tensor::full(count, 1.0)),
+            constant(name + ".zeros", Tensor::zeros(count))},
+           {{"epsilon", static_cast<float>(groups->eps())}});
+      reshape(name + ".channels", sizes(shape_));
+      node("Mul", name + ".scaled", {value_, by_channel(joined(name, "weight"))});
+      node("Add", name, {value_, by_channel(joined(name, "bias"))});
+    } else if (module.kind() == "layer_scale") {
+      node("Mul", name, {value_, by_channel(joined(name, "weight"))});
+    } else {
+      return false;
+    }
+    return true;
+  }
+
+  // Returns the sizes of a Reshape to images of this shape; 0 keeps the size of the batch.
+  static Integers sizes(const Shape& shape) {
+    Integers out{0};
+    for (int axis = 1; axis < shape.rank(); ++axis) out.push_back(shape[axis]);
+    return out;
+  }
+
+  std::string integers(const std::string& name, const Integers& values) {
+    graph_.nodes.push_back({"Constant", name, {}, {name}, {{"value_ints", values}}});
+    return name;
+  }
+
+  void reshape(const std::string& name, const Integers& to) {
+    const std::string x = value_;
+    node("Reshape", name, {x, integers(name + ".sizes", to)});
+  }
+
+  bool pass_images(Module& module, const std::string& name, const Shape& after) {
+    const std::string kind = module.kind();
+    if (kind == "global_avg_pool2d" || kind == "global_max_pool2d") {
+      node(kind == "global_avg_pool2d" ? "GlobalAveragePool" : "GlobalMaxPool", name, {value_});
+    } else if (kind == "adaptive_max_pool2d") {
+      if (shape_[2] % after[2] != 0 || shape_[3] % after[3] != 0) {
+        refuse(name, cat(kind, " with windows of several sizes, ", shape_, " to ", after));
+      }
+      const Integers window{shape_[2] / after[2], shape_[3] / after[3]};
+      node("MaxPool", name, {value_}, {{"kernel_shape", window}, {"strides", window}});
+    } else if (const auto* softmax = dynamic_cast<Softmax*>(&module)) {
+      node("Softmax", name, {value_}, {{"axis", std::int64_t{softmax->axis()}}});
+    } else if (const auto* shuffle = dynamic_cast<ChannelShuffle*>(&module)) {
+      reshape(name + ".groups", {0, shuffle->groups(), shape_[1] / shuffle->groups(), -1});
+      node("Transpose", name + ".turns", {value_}, {{"perm", Integers{0, 2, 1, 3}}});
+      reshape(name, sizes(shape_));
+    } else if (const auto* upsample = dynamic_cast<Upsample*>(&module)) {
+      pass_upsample(name, upsample->options(), after);
+    } else if (kind == "squeeze_excitation") {
+      pass_squeeze_excitation(name, module);
+    } else {
+      return false;
+    }
+    return true;
+  }
+
+  void pass_upsample(const std::string& name, const UpsampleOptions& options, const Shape& after) {
+    const bool is_nearest = options.mode == UpsampleMode::nearest;
+    // A list of sizes would fix the batch, so a size becomes two scales.
+    const auto factor = [&](int axis) {
+      const auto in = static_cast<double>(shape_[axis]), out = static_cast<double>(after[axis]);
+      const auto exact = static_cast<float>(options.scale > 0 ? options.scale : out / in);
+      const bool rounds_up = options.scale > 0 || in * static_cast<double>(exact) >= out;
+      if (is_nearest && options.scale <= 0 && in * static_cast<double>(exact) != out) {
+        refuse(name,
+               cat("upsample to a size whose factor is not exact in f32, ", shape_, " to ", after));
+      }
+      return rounds_up ? exact : std::nextafter(exact, INFINITY);
+    };
+    const std::string factors =
+        constant(name + ".factors", Tensor::from({1.0f, 1.0f, factor(2), factor(3)}, {4}));
+    std::vector<std::string> inputs{value_, "", factors};  // without a region
+    node("Resize", name, std::move(inputs),
+         {{"mode", std::string(is_nearest ? "nearest" : "linear")},
+          {"nearest_mode", std::string("floor")},
+          {"coordinate_transformation_mode", std::string(options.align_corners ? "align_corners"
+                                                         : is_nearest          ? "asymmetric"
+                                                                               : "half_pixel")}});
+  }
+
+  void pass_squeeze_excitation(const std::string& name, Module& module) {
+    const std::string x = value_;
+    const Shape images = shape_;
+    node("GlobalAveragePool", name + ".means", {x});
+    for (const NamedModule& part : module.modules()) {
+      auto* const conv = dynamic_cast<Conv2d*>(part.module);
+      if (conv == nullptr) continue;
+      shape_ = {1, conv->options().in_channels, 1, 1};
+      pass_conv(names_.at(conv), *conv);
+      const bool is_first = part.name == "fc1";
+      node(is_first ? "Relu" : "Sigmoid", joined(name, is_first ? "relu" : "sigmoid"), {value_});
+    }
+    shape_ = images;
+    node("Mul", name, {x, value_});
   }
 
   // A batch norm in a branch stays a node, because another layer may read the convolution, too.

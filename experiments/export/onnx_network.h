@@ -7,12 +7,19 @@
 //               so that the file holds the network's weights. With fold_batch_norm, a batch norm
 //               after a convolution becomes part of the convolution's weight and bias. A batch norm
 //               after a quantised weight is not folded, because its integers must not change
-//   activations Relu, Clip (relu6), Tanh, Sigmoid
-//   pools       MaxPool, AveragePool, GlobalAveragePool; ceil_mode of a max pool as end padding
+//   activations Relu, Clip (relu6), Tanh, Sigmoid, HardSwish, Softmax; silu and gelu by their
+//               formulas
+//   norms       LayerNormalization between transpositions; group norm as InstanceNormalization of
+//               the groups; layer scale as Mul
+//   pools       MaxPool, AveragePool, GlobalAveragePool, GlobalMaxPool; ceil_mode of a max pool as
+//               end padding
+//   others      Resize (upsample), Reshape and Transpose (channel shuffle); squeeze-and-excitation
+//               by its formula
 //   residual    Add, Relu where the block ends in one
 //   joins       Add, Mul, Concat, of layers that name their inputs. In such a network a batch norm
 //               is not folded
-//   flatten     Flatten;  dropout: nothing, because it has no effect in eval mode
+//   flatten     Flatten;  dropout and stochastic depth: nothing, because they have no effect in
+//               eval mode
 //   masks       pruned weights are 0 in the constants
 //
 // Quantised networks (QDQ): an activation quantiser becomes QuantizeLinear and DequantizeLinear,
