@@ -14,10 +14,11 @@ namespace convscope {
 constinit KernelSlot<void(const Tensor&, const Tensor&)> gelu_kernel{"gelu"};
 constinit KernelSlot<void(const Tensor&, const Tensor&, const Tensor&)> gelu_gradient_kernel{
     "gelu"};
+constinit IsaTable<GeluLoops> gelu_loops;
 
 namespace {
 
-constexpr std::int64_t kGrain = 1 << 12;  // an erf takes about 10 ns
+constexpr std::int64_t kGrain = 1 << 14;
 
 class GeluOperation final : public SimpleOperation {
  public:
@@ -29,44 +30,36 @@ class GeluOperation final : public SimpleOperation {
   }
 };
 
-template <class T>
-T normal_distribution(T x) {
-  return T(0.5) * (T(1) + std::erf(x * (std::numbers::sqrt2_v<T> / T(2))));
-}
-
-template <class T>
-void forward_typed(const Tensor& x, const Tensor& y) {
-  const T* const from = x.data<T>();
-  T* const to = y.data<T>();
-  parallel_for(x.numel(), kGrain, [=](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin; i < end; ++i) to[i] = from[i] * normal_distribution(from[i]);
-  });
-}
+double normal_distribution(double x) { return 0.5 * (1 + std::erf(x * (std::numbers::sqrt2 / 2))); }
 
 void forward_cpu(const Tensor& x, const Tensor& y) {
-  if (x.dtype() == DType::f64) return forward_typed<double>(x, y);
-  forward_typed<float>(x, y);
-}
-
-template <class T>
-void gradient_typed(const Tensor& x, const Tensor& dy, const Tensor& dx) {
-  const T* const from = x.data<T>();
-  const T* const g = dy.data<T>();
-  T* const to = dx.data<T>();
-  constexpr T kPeak = std::numbers::inv_sqrtpi_v<T> / std::numbers::sqrt2_v<T>;  // phi(0)
-  parallel_for(x.numel(), kGrain, [=](std::int64_t begin, std::int64_t end) {
+  parallel_for(x.numel(), kGrain, [&](std::int64_t begin, std::int64_t end) {
+    if (x.dtype() == DType::f32) {
+      return gelu_loops.get().forward(x.data<float>() + begin, y.data<float>() + begin,
+                                      end - begin);
+    }
+    const double* const from = x.data<double>();
     for (std::int64_t i = begin; i < end; ++i) {
-      const T v = from[i];
-      // Beyond 40 the density is 0; there v * v could overflow to infinity.
-      const T density = std::abs(v) < T(40) ? kPeak * std::exp(T(-0.5) * v * v) : T(0);
-      to[i] = g[i] * (normal_distribution(v) + (density == T(0) ? T(0) : v * density));
+      y.data<double>()[i] = from[i] * normal_distribution(from[i]);
     }
   });
 }
 
 void gradient_cpu(const Tensor& x, const Tensor& dy, const Tensor& dx) {
-  if (x.dtype() == DType::f64) return gradient_typed<double>(x, dy, dx);
-  gradient_typed<float>(x, dy, dx);
+  parallel_for(x.numel(), kGrain, [&](std::int64_t begin, std::int64_t end) {
+    if (x.dtype() == DType::f32) {
+      return gelu_loops.get().gradient(x.data<float>() + begin, dy.data<float>() + begin,
+                                       dx.data<float>() + begin, end - begin);
+    }
+    constexpr double kPeak = std::numbers::inv_sqrtpi / std::numbers::sqrt2;  // phi(0)
+    for (std::int64_t i = begin; i < end; ++i) {
+      const double v = x.data<double>()[i];
+      // Beyond 40 the density is 0; there v * v could overflow to infinity.
+      const double density = std::abs(v) < 40 ? kPeak * std::exp(-0.5 * v * v) : 0;
+      dx.data<double>()[i] =
+          dy.data<double>()[i] * (normal_distribution(v) + (density == 0 ? 0 : v * density));
+    }
+  });
 }
 
 }  // namespace

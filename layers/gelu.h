@@ -10,6 +10,7 @@
 #pragma once
 
 #include "framework/kernel_slot.h"
+#include "framework/simd/cpu_isa.h"
 #include "layers/module.h"
 
 namespace convscope {
@@ -27,5 +28,12 @@ class CONVSCOPE_API Gelu final : public Module {
 extern CONVSCOPE_API KernelSlot<void(const Tensor& x, const Tensor& y)> gelu_kernel;
 extern CONVSCOPE_API KernelSlot<void(const Tensor& x, const Tensor& dy, const Tensor& dx)>
     gelu_gradient_kernel;
+
+// The f32 loops on the CPU, one table per instruction set.
+struct GeluLoops {
+  void (*forward)(const float* x, float* y, std::int64_t n);
+  void (*gradient)(const float* x, const float* dy, float* dx, std::int64_t n);
+};
+extern IsaTable<GeluLoops> gelu_loops;
 
 }  // namespace convscope
