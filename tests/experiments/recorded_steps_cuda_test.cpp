@@ -100,6 +100,21 @@ std::vector<LayerSpec> with_batch_norm_and_dropout() {
           layer("linear", "f4", {{"out_features", std::int64_t{kClasses}}})};
 }
 
+std::vector<LayerSpec> with_norms_and_stochastic_depth() {
+  const std::pair<const char*, OptionValue> size{"kernel_size", Ints{3}}, pad{"padding", Ints{1}};
+  return {layer("conv2d", "c1", {{"out_channels", std::int64_t{8}}, size}),
+          layer("layer_norm", "n1"),
+          layer("conv2d", "c2", {{"out_channels", std::int64_t{8}}, size, pad}),
+          layer("gelu", "g1"),
+          layer("layer_scale", "s1", {{"init", 1.0}}),
+          layer("stochastic_depth", "d1", {{"probability", 0.25}}),
+          layer("upsample", "u1", {{"scale", 2.0}}),
+          layer("group_norm", "n2", {{"groups", std::int64_t{2}}}),
+          layer("adaptive_max_pool2d", "p1", {{"output_size", Ints{3}}}),
+          layer("flatten", "flat"),
+          layer("linear", "f4", {{"out_features", std::int64_t{kClasses}}})};
+}
+
 std::vector<LayerSpec> deformable() {
   const std::pair<const char*, OptionValue> size{"kernel_size", Ints{3}}, pad{"padding", Ints{1}};
   return {layer("conv2d", "c1", {{"out_channels", std::int64_t{4}}, size}),
@@ -263,17 +278,20 @@ TEST_F(RecordedStepsOnCuda, give_the_same_bits_twice) {
 }
 
 TEST_F(RecordedStepsOnCuda, draw_the_dropout_and_the_statistics_of_the_step) {
-  const Network recorded = network(cuda(), with_batch_norm_and_dropout(), "adam");
-  const Network planned = network(cuda(), with_batch_norm_and_dropout(), "adam");
-  train_recorded(recorded, 0, 2, RecordedSteps::kMaxSteps);
-  train_stepwise(planned, cuda(), 12, /*plans=*/true);
-  expect_same_weights(recorded, planned);
+  for (const auto& specs : {with_batch_norm_and_dropout(), with_norms_and_stochastic_depth()}) {
+    const Network recorded = network(cuda(), specs, "adam");
+    const Network planned = network(cuda(), specs, "adam");
+    train_recorded(recorded, 0, 2, RecordedSteps::kMaxSteps);
+    train_stepwise(planned, cuda(), 12, /*plans=*/true);
+    expect_same_weights(recorded, planned);
+  }
 }
 
 // Tests fp16/bf16 networks: one with NHWC images and a dropout that runs on f32 NCHW images, and
 // one with a chain of convolutions.
 TEST_F(RecordedStepsOnCuda, give_the_bits_of_planned_steps_in_half_precision) {
-  for (const auto& specs : {with_batch_norm_and_dropout(), lenet()}) {
+  for (const auto& specs :
+       {with_batch_norm_and_dropout(), lenet(), with_norms_and_stochastic_depth()}) {
     const Network recorded = network(cuda(), specs, "sgd", ComputePrecision::bf16);
     const Network planned = network(cuda(), specs, "sgd", ComputePrecision::bf16);
     const auto a = train_recorded(recorded, 0, 2, RecordedSteps::kMaxSteps);
