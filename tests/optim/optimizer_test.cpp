@@ -29,9 +29,10 @@ struct Element {
 };
 using Rule = std::function<void(Element&, double dw, double lr, double decay, int t)>;
 
-Rule sgd_rule(double momentum, double dampening, bool nesterov) {
+Rule sgd_rule(double momentum, double dampening, bool nesterov, bool decoupled = false) {
   return [=](Element& e, double dw, double lr, double decay, int t) {
-    const double d = dw + decay * e.w;
+    const double d = decoupled ? dw : dw + decay * e.w;
+    if (decoupled) e.w -= lr * decay * e.w;
     e.m = t == 1 ? d : momentum * e.m + (1 - dampening) * d;
     const double step = momentum == 0 ? d : nesterov ? d + momentum * e.m : e.m;
     e.w -= lr * step;
@@ -108,6 +109,8 @@ std::vector<Case> cases() {
           test_case("sgd", {}, sgd_rule(0.9, 0, false)),
           test_case("sgd", {{"dampening", 0.25}}, sgd_rule(0.9, 0.25, false)),
           test_case("sgd", {{"momentum", 0.8}, {"nesterov", true}}, sgd_rule(0.8, 0, true)),
+          test_case("sgdw", {{"momentum", 0.8}}, sgd_rule(0.8, 0, false, true)),
+          test_case("sgdw", {{"nesterov", true}}, sgd_rule(0.9, 0, true, true)),
           test_case("adam", {{"beta1", 0.8}, {"beta2", 0.95}}, adam_rule(0.8, 0.95, false)),
           test_case("adamw", {{"beta2", 0.99}}, adam_rule(0.9, 0.99, true)),
           test_case("lion", {{"beta1", 0.8}}, lion_rule(0.8, 0.99))};
@@ -351,7 +354,8 @@ TEST(Optimizer, NamesTheParametersThatGroupsMissOrShare) {
 }
 
 TEST(Optimizer, IsBuiltFromTheRegistryWithItsDefaults) {
-  EXPECT_EQ(optimizer_types().names(), (std::vector<std::string>{"adam", "adamw", "lion", "sgd"}));
+  EXPECT_EQ(optimizer_types().names(),
+            (std::vector<std::string>{"adam", "adamw", "lion", "sgd", "sgdw"}));
   for (const auto& [name, type] : optimizer_types().entries()) {
     const std::unique_ptr<Optimizer> optimizer =
         type.build(noisy_groups(DType::f32), Options(type.fields));

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// sgd.h: stochastic gradient descent with momentum, dampening, Nesterov and weight decay.
+// sgd.h: SGD (stochastic gradient descent) with momentum, dampening, Nesterov and weight decay, and
+// SGDW with decoupled weight decay.
 //
-//   d = dw + weight_decay * w
+//   SGD:  d = dw + weight_decay * w        SGDW:  d = dw,  w = w - lr * weight_decay * w
 //   m = momentum * m + (1 - dampening) * d        (the first time: m = d)
 //   w = w - lr * m                                (Nesterov: lr * (d + momentum * m))
 //
 // These are PyTorch's formulas: the learning rate is not part of m, so a change of the rate takes
 // effect at once. Sources: Polyak 1964; Nesterov 1983; Sutskever et al. 2013, "On the importance of
-// initialization and momentum in deep learning".
+// initialization and momentum in deep learning"; Loshchilov, Hutter 2019, "Decoupled weight decay
+// regularization", arXiv 1711.05101 (SGDW).
 #pragma once
 
 #include "framework/ops/update_rule.h"
@@ -47,12 +49,13 @@ struct SgdRule {
   int states() const { return has_momentum ? 1 : 0; }
 
   struct Scalars {
-    double rate, decay, keep, gain;
+    double rate, decay, shrink, keep, gain;
   };
   Scalars scalars(const UpdateStep& step) const {
     const bool first = step.t == 1;
     return {.rate = step.rate,
             .decay = step.weight_decay,
+            .shrink = 1,
             .keep = first ? 0.0 : momentum,
             .gain = first ? 1.0 : 1.0 - dampening};
   }
@@ -60,10 +63,11 @@ struct SgdRule {
   template <class Math>
   struct Step {
     using Value = typename Math::Value;
-    Value decay, minus_rate, keep, gain, momentum;
+    Value decay, shrink, minus_rate, keep, gain, momentum;
     bool has_momentum, nesterov;
     CONVSCOPE_HOST_DEVICE_INLINE Step(const Scalars& f, const SgdRule& rule)
         : decay(Math::number(f.decay)),
+          shrink(Math::number(f.shrink)),
           minus_rate(Math::number(-f.rate)),
           keep(Math::number(f.keep)),
           gain(Math::number(f.gain)),
@@ -76,12 +80,25 @@ struct SgdRule {
         const Value m = state[0] = Math::fma(keep, state[0], gain * d);
         d = nesterov ? Math::fma(momentum, m, d) : m;
       }
-      w = Math::fma(minus_rate, d, w);
+      w = Math::fma(minus_rate, d, shrink * w);
     }
   };
 
   double momentum, dampening;
   bool nesterov, has_momentum;
+};
+
+struct SgdWRule : SgdRule {
+  static constexpr const char* kName = "sgdw";
+  static constexpr const char* kDoc =
+      "SGD with decoupled weight decay: the decay does not pass through the momentum";
+  using SgdRule::SgdRule;
+  Scalars scalars(const UpdateStep& step) const {
+    Scalars out = SgdRule::scalars(step);
+    out.decay = 0;
+    out.shrink = 1 - step.rate * step.weight_decay;
+    return out;
+  }
 };
 
 }  // namespace convscope
