@@ -53,6 +53,7 @@ struct DeviceUpdate::Parts {
     for (std::size_t i = 0; i < rows; ++i) {
       const UpdateRow& a = table.rows()[i];
       const UpdateRow& b = listing.rows()[i];
+      if (a.average != b.average || a.slow != b.slow) return false;
       if (a.w != b.w || a.dw != b.dw || a.count != b.count ||
           !std::ranges::equal(a.state, b.state)) {
         return false;
@@ -135,6 +136,7 @@ std::unique_ptr<JoinedUpdate> DeviceUpdate::joined(int step, const UpdateGate& g
                   "), got ", step);
   const auto* scalars = static_cast<const UpdateScalars*>(p.scalars.raw_data()) +
                         static_cast<std::size_t>(step) * p.rows;
+  if (p.table.has_slow_weights()) return nullptr;
   auto out = std::make_unique<JoinedUpdate>(
       JoinedUpdate{.rows = {}, .rule = p.table.rule(), .gate = gate});
   for (const UpdateRow& row : p.table.rows()) {

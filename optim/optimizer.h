@@ -34,6 +34,11 @@ struct OptimState {
   Tensor tensor;
 };
 
+// A tensor of the network, and its average over the updates (slow_weights.h).
+struct AveragedTensor {
+  Tensor weight, average;
+};
+
 class CONVSCOPE_API Optimizer {
  public:
   virtual ~Optimizer();
@@ -49,6 +54,8 @@ class CONVSCOPE_API Optimizer {
   // Returns the state for checkpoints: all tensors on which the next step depends, except the
   // parameters. The tensors are not copies; loading a checkpoint writes into them.
   virtual std::vector<OptimState> state() = 0;
+  // Returns the averages, none without optim.ema or before the first update.
+  virtual std::vector<AveragedTensor> averages() { return {}; }
   const std::vector<ParameterGroup>& groups() const { return groups_; }
 
  protected:

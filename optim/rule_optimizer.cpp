@@ -81,6 +81,7 @@ class RuleOptimizer final : public Optimizer {
     return options;
   }
 
+  static_assert(sizeof(typename Rule::Scalars) <= kMovesSlowWeights * sizeof(double));
   static_assert(Rule::kStates <= kMaxUpdateStates, "kMaxUpdateStates is too small for this rule");
   Rule rule_;
   int index_;

@@ -25,6 +25,7 @@ void UpdateTable::clear(const UpdateRule& rule) {
   rule_ = rule;
   rows_.clear();
   elements_ = 0;
+  has_slow_weights_ = false;
 }
 
 UpdateRow* UpdateTable::add(const Variable& parameter) {
@@ -36,6 +37,18 @@ UpdateRow* UpdateTable::add(const Variable& parameter) {
   const Tensor& dw = state.grad;
   CONVSCOPE_CHECK(dw.dtype() == w.dtype() && dw.device() == w.device(), "optimizer",
                   "expected a gradient ", w.str(), " like its parameter, got ", dw.str());
+  UpdateRow& row = add_row(w);
+  row.dw = dw.raw_data();
+  return &row;
+}
+
+void UpdateTable::add_average(const Tensor& tensor, const Tensor& average) {
+  CONVSCOPE_CHECK(average.shape() == tensor.shape() && average.dtype() == tensor.dtype(),
+                  "optimizer", "expected an average ", tensor.str(), ", got ", average.str());
+  add_row(tensor).average = average.raw_data();
+}
+
+UpdateRow& UpdateTable::add_row(const Tensor& w) {
   if (rows_.empty()) device_ = w.device();
   CONVSCOPE_CHECK(w.device() == device_, "optimizer", "expected all parameters on ", device_,
                   " because one pass updates them, got one on ", w.device());
@@ -44,9 +57,8 @@ UpdateRow* UpdateTable::add(const Variable& parameter) {
   row.begin = elements_;
   row.count = w.numel();
   row.w = w.raw_data();
-  row.dw = dw.raw_data();
   elements_ += row.count;
-  return &row;
+  return row;
 }
 
 }  // namespace convscope

@@ -18,14 +18,21 @@
 
 namespace convscope {
 
+// The index in UpdateScalars of a flag: 1 if Lookahead moves the slow weights in this step. No rule
+// uses this scalar.
+inline constexpr int kMovesSlowWeights = 5;
+
 // One parameter in one step. All tensors have `count` elements of type `dtype`.
 struct UpdateRow {
   DType dtype = DType::f32;
   std::int64_t begin = 0;  // start of this row in the joined element range
   std::int64_t count = 0;
   void* w = nullptr;
-  const void* dw = nullptr;
+  const void* dw = nullptr;            // null: no update, only the average moves
   void* state[kMaxUpdateStates] = {};  // null: not used by the rule
+  // Copies that follow w after its update (slow_weights.h). Null: none.
+  void* average = nullptr;
+  void* slow = nullptr;
   UpdateScalars scalars;
 };
 
@@ -36,6 +43,18 @@ class CONVSCOPE_API UpdateTable {
   // Adds a parameter and its gradient; returns null if there is no gradient. The caller sets the
   // other fields of the row.
   UpdateRow* add(const Variable& parameter);
+  // Adds a tensor that no rule updates; its average follows it.
+  void add_average(const Tensor& tensor, const Tensor& average);
+  UpdateRow& row(std::size_t i) { return rows_[i]; }
+  // Sets how far averages move towards the weights in a step, and slow weights in every k-th step.
+  void set_slow_weights(double average_rate, double alpha) {
+    average_rate_ = average_rate;
+    alpha_ = alpha;
+    has_slow_weights_ = true;
+  }
+  bool has_slow_weights() const { return has_slow_weights_; }
+  double average_rate() const { return average_rate_; }
+  double alpha() const { return alpha_; }
   // Sets whether add() accepts gradients that zero_grad() has marked as empty. Needed when a step's
   // rows are added before the backward pass of the step has run (device_update.h).
   void take_empty_gradients(bool on) { takes_empty_ = on; }
@@ -50,6 +69,10 @@ class CONVSCOPE_API UpdateTable {
   std::int64_t elements_ = 0;
   Device device_;
   bool takes_empty_ = false;
+  bool has_slow_weights_ = false;
+  double average_rate_ = 1, alpha_ = 0;
+
+  UpdateRow& add_row(const Tensor& w);
 };
 
 extern CONVSCOPE_API KernelSlot<void(const UpdateTable&)> update_kernel;
@@ -76,6 +99,8 @@ using UpdateLoop = void(const UpdateRow&, std::int64_t begin, std::int64_t count
                         const void* settings);
 struct UpdateKernels {
   UpdateLoop* const* update = nullptr;  // [rules]
+  // to += rate * (w - to)
+  void (*follow)(float* to, const float* w, std::int64_t count, double rate) = nullptr;
   double (*square_sum)(const float* x, std::int64_t count) = nullptr;
   void (*scale)(float* x, std::int64_t count, float factor) = nullptr;
 };

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 
 #include "framework/int_math.h"
 #include "framework/memory/memory.h"
@@ -72,14 +73,41 @@ void update_f64(const UpdateRow& row, std::int64_t begin, std::int64_t count, co
   }
 }
 
+void follow(const UpdateRow& row, void* to, std::int64_t begin, std::int64_t count, double rate) {
+  if (row.dtype != DType::f64) {
+    return update_kernels.get().follow(at<float>(to, begin), at<float>(row.w, begin), count, rate);
+  }
+  double* const x = at<double>(to, begin);
+  const double* const w = at<double>(row.w, begin);
+  for (std::int64_t i = 0; i < count; ++i) x[i] += rate * (w[i] - x[i]);
+}
+
+// Moves the copies of the weights. The chunk's weights are still in the cache.
+void move_slow_weights(const UpdateTable& table, const UpdateRow& row, std::int64_t begin,
+                       std::int64_t count) {
+  if (row.slow != nullptr && row.scalars.value[kMovesSlowWeights] != 0) {
+    follow(row, row.slow, begin, count, table.alpha());
+    const auto bytes = static_cast<std::size_t>(size_of(row.dtype));
+    const auto offset = static_cast<std::size_t>(begin) * bytes;
+    std::memcpy(static_cast<char*>(row.w) + offset, static_cast<char*>(row.slow) + offset,
+                static_cast<std::size_t>(count) * bytes);
+  }
+  if (row.average != nullptr) follow(row, row.average, begin, count, table.average_rate());
+}
+
 void update_cpu(const UpdateTable& table) {
   visit_rule(UpdateRules{}, table.rule(), [&]<class Rule>(const Rule& rule) {
     UpdateLoop* const loop = update_kernels.get().update[table.rule().index];
     parallel_chunks(chunk_count(table), [&](std::int64_t chunk, int) {
       for_each_piece(table, chunk,
                      [&](const UpdateRow& row, std::int64_t begin, std::int64_t count) {
-                       if (row.dtype == DType::f64) return update_f64(row, begin, count, rule);
-                       loop(row, begin, count, &rule);
+                       if (row.dw == nullptr) {
+                       } else if (row.dtype == DType::f64) {
+                         update_f64(row, begin, count, rule);
+                       } else {
+                         loop(row, begin, count, &rule);
+                       }
+                       move_slow_weights(table, row, begin, count);
                      });
     });
   });

@@ -35,6 +35,8 @@ struct DeviceRow {
   void* w;
   void* dw;
   void* state[kMaxUpdateStates];
+  void* average;
+  void* slow;
   std::int64_t count;
   unsigned first_block;
   bool wide;     // f64
@@ -42,6 +44,7 @@ struct DeviceRow {
 };
 struct DeviceRows {
   int count;
+  double average_rate, alpha;  // of the slow weights
   DeviceRow row[kMaxRows];
 };
 struct GivenScalars {
@@ -131,6 +134,34 @@ __device__ void update_chunk(const UpdateScalars& scalars, const Rule& rule, boo
   update_range<1, T, Rule>(step, open, row, whole, end);
 }
 
+template <class T>
+__device__ void follow(void* copy, void* weights, std::int64_t begin, std::int64_t end, double rate,
+                       bool returns) {
+  T* const to = static_cast<T*>(copy);
+  T* const w = static_cast<T*>(weights);
+  const T r = DeviceMath<T>::number(rate);
+#pragma unroll 4
+  for (std::int64_t i = begin + threadIdx.x; i < end; i += blockDim.x) {
+    const T x = to[i];
+    const T moved = DeviceMath<T>::fma(r, w[i] - x, x);
+    to[i] = moved;
+    if (returns) w[i] = moved;
+  }
+}
+
+// Moves the copies of the weights (slow_weights.h). The chunk's weights are still in the L1 or L2
+// cache.
+template <class T>
+__device__ void move_slow_weights(const DeviceRows& rows, const DeviceRow& row,
+                                  const UpdateScalars& scalars, std::int64_t begin,
+                                  std::int64_t end) {
+  __syncthreads();  // other threads may have written these weights
+  if (row.slow != nullptr && scalars.value[kMovesSlowWeights] != 0) {
+    follow<T>(row.slow, row.w, begin, end, rows.alpha, true);
+  }
+  if (row.average != nullptr) follow<T>(row.average, row.w, begin, end, rows.average_rate, false);
+}
+
 template <class Rule, class Scalars>
 __global__ void __launch_bounds__(kThreads)
     update_rows(const DeviceRows rows, const Scalars scalars, const Rule rule) {
@@ -141,30 +172,50 @@ __global__ void __launch_bounds__(kThreads)
   wait_for_previous_kernel();
   let_next_kernel_start();
   const bool open = scalars.open();
-  if (row.wide) {
+  if (row.dw == nullptr) {  // only the average moves
+  } else if (row.wide) {
     update_chunk<double>(scalars.of(r), rule, open, row, begin, end);
   } else {
     update_chunk<float>(scalars.of(r), rule, open, row, begin, end);
   }
+  if (!open || (row.average == nullptr && row.slow == nullptr)) return;
+  if (row.wide) {
+    move_slow_weights<double>(rows, row, scalars.of(r), begin, end);
+  } else {
+    move_slow_weights<float>(rows, row, scalars.of(r), begin, end);
+  }
 }
+
+// Returns the number of elements for which kernels start blocks; `gradients`: kernels that change
+// gradients skip tensors without one.
+std::int64_t elements_of(const UpdateRow& row, bool gradients) {
+  return gradients && row.dw == nullptr ? 0 : row.count;
+}
+
+enum Rows : bool { kAllRows = false, kGradients = true };
 
 // Calls body(rows, first row, blocks) for the rows of the table, at most kMaxRows at a time.
 template <class Body>
-void for_batches(const UpdateTable& table, const Body& body, std::int64_t chunk = kChunk) {
+void for_batches(const UpdateTable& table, Rows which, const Body& body,
+                 std::int64_t chunk = kChunk) {
   const std::vector<UpdateRow>& all = table.rows();
   for (std::size_t first = 0; first < all.size(); first += kMaxRows) {
     DeviceRows rows{};
+    rows.average_rate = table.average_rate();
+    rows.alpha = table.alpha();
     unsigned blocks = 0;
     const std::size_t end = std::min(all.size(), first + kMaxRows);
     for (std::size_t i = first; i < end; ++i) {
       const UpdateRow& from = all[i];
-      if (from.count == 0) continue;
+      if (elements_of(from, which) == 0) continue;
       void* const dw = const_cast<void*>(from.dw);
       // Empty rows stay in place, without blocks, so that row r uses `scalars[r]`.
       DeviceRow& row = rows.row[i - first];
       row = {.w = from.w,
              .dw = dw,
              .state = {},
+             .average = from.average,
+             .slow = from.slow,
              .count = from.count,
              .first_block = blocks,
              .wide = from.dtype == DType::f64,
@@ -197,7 +248,7 @@ void queue(const DeviceRows& rows, unsigned blocks, const Scalars& scalars,
 }
 
 void update_cuda(const UpdateTable& table) {
-  for_batches(table, [&](const DeviceRows& rows, std::size_t first, unsigned blocks) {
+  for_batches(table, kAllRows, [&](const DeviceRows& rows, std::size_t first, unsigned blocks) {
     GivenScalars scalars{};
     for (int i = 0; i < rows.count; ++i) {
       scalars.row[i] = table.rows()[first + static_cast<std::size_t>(i)].scalars;
@@ -208,7 +259,7 @@ void update_cuda(const UpdateTable& table) {
 
 void recorded_update_cuda(const UpdateTable& table, const UpdateScalars* scalars,
                           const UpdateGate& gate) {
-  for_batches(table, [&](const DeviceRows& rows, std::size_t first, unsigned blocks) {
+  for_batches(table, kAllRows, [&](const DeviceRows& rows, std::size_t first, unsigned blocks) {
     queue(rows, blocks, StoredScalars{scalars + first, gate}, table.rule());
   });
 }
@@ -312,11 +363,13 @@ LaunchShape blocks_of(unsigned blocks) { return {.grid = dim3(blocks), .block = 
 // memory holds the factor, then the partial sums.
 const double* queue_norm(const UpdateTable& table, double max_norm, double* norm) {
   std::int64_t all = 0;
-  for (const UpdateRow& row : table.rows()) all += ceil_div(row.count, kSumChunk);
+  for (const UpdateRow& row : table.rows()) {
+    all += ceil_div(elements_of(row, kGradients), kSumChunk);
+  }
   auto* const factor = cuda_scratch_of<double>(static_cast<std::size_t>(all) + 1);
   double* part = factor + 1;
   for_batches(
-      table,
+      table, kGradients,
       [&](const DeviceRows& rows, std::size_t, unsigned blocks) {
         launch(square_kernel, blocks_of(blocks), rows, part);
         part += blocks;
@@ -336,13 +389,13 @@ double gradient_norm_cuda(const UpdateTable& table) {
 }
 
 void scale_gradients_cuda(const UpdateTable& table, double factor) {
-  for_batches(table, [&](const DeviceRows& rows, std::size_t, unsigned blocks) {
+  for_batches(table, kGradients, [&](const DeviceRows& rows, std::size_t, unsigned blocks) {
     launch(scale_kernel_of_rows, blocks_of(blocks), rows, nullptr, factor);
   });
 }
 
 void recorded_unscale_cuda(const UpdateTable& table, DeviceLossScale* scale) {
-  for_batches(table, [&](const DeviceRows& rows, std::size_t, unsigned blocks) {
+  for_batches(table, kGradients, [&](const DeviceRows& rows, std::size_t, unsigned blocks) {
     launch(unscale_kernel,
            {.grid = dim3(blocks), .block = dim3(kThreads), .overlaps_previous = true}, rows, scale);
   });
@@ -350,7 +403,7 @@ void recorded_unscale_cuda(const UpdateTable& table, DeviceLossScale* scale) {
 
 void recorded_clip_cuda(const UpdateTable& table, double max_norm, double* norm) {
   const double* const factor = queue_norm(table, max_norm, norm);
-  for_batches(table, [&](const DeviceRows& rows, std::size_t, unsigned blocks) {
+  for_batches(table, kGradients, [&](const DeviceRows& rows, std::size_t, unsigned blocks) {
     launch(scale_kernel_of_rows, blocks_of(blocks), rows, factor, 1.0);
   });
 }

@@ -68,6 +68,14 @@ void update(const UpdateRow& row, std::int64_t begin, std::int64_t count, const 
   update_states<Rule, Rule::kStates>(row, begin, count, rule);
 }
 
+void follow(float* to, const float* w, std::int64_t count, double rate) {
+  const Vec r = VectorMath::number(rate);
+  for_each_vector(count, [&](std::int64_t i, auto get, auto put) {
+    const Vec x = get(to + i);
+    put(to + i, CONVSCOPE_ISA::fma(r, get(w + i) - x, x));
+  });
+}
+
 template <class List>
 struct Loops;
 template <class... Rules>
@@ -106,5 +114,6 @@ void scale(float* x, std::int64_t count, float factor) {
 
 CONVSCOPE_SIMD_KERNELS(update_kernels,
                        (UpdateKernels{.update = CONVSCOPE_ISA::Loops<UpdateRules>::kAll,
+                                      .follow = CONVSCOPE_ISA::follow,
                                       .square_sum = CONVSCOPE_ISA::square_sum,
                                       .scale = CONVSCOPE_ISA::scale}))

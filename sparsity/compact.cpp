@@ -163,11 +163,11 @@ void copy_compact_state(Module& model, const PrunableNetwork& network,
     Tensor value = counterpart(from, to.name);
     if (!(value.shape() == to.tensor.shape())) {
       std::string parameter;  // "momentum.c1.weight" is state of the longest matching name
-      for (const NamedParameter& candidate : model.parameters()) {
-        if (to.name.ends_with("." + candidate.name) && candidate.name.size() > parameter.size()) {
-          parameter = candidate.name;
-        }
-      }
+      const auto consider = [&](const std::string& name) {
+        if (to.name.ends_with("." + name) && name.size() > parameter.size()) parameter = name;
+      };
+      for (const NamedParameter& candidate : model.parameters()) consider(candidate.name);
+      for (const NamedTensor& candidate : model.buffers()) consider(candidate.name);
       value = cutter.cut(parameter, value, to.tensor.shape());
     }
     to.tensor.copy_from(value);

@@ -12,6 +12,7 @@
 #include "framework/registry.h"
 #include "layers/conv2d/algorithm.h"
 #include "layers/dispatch/policy_text.h"
+#include "optim/slow_weights.h"
 
 namespace convscope {
 namespace {
@@ -176,6 +177,10 @@ std::shared_ptr<Module> build_model(const ExperimentConfig& config, const Shape&
   return network;
 }
 
+bool is_running_statistic(std::string_view buffer) {
+  return buffer.ends_with("running_mean") || buffer.ends_with("running_var");
+}
+
 std::unique_ptr<Optimizer> build_optimizer(const ExperimentConfig& config, const Module& model) {
   const OptimConfig& optim = config.optim;
   std::vector<ParameterGroup> groups;
@@ -228,8 +233,15 @@ std::unique_ptr<Optimizer> build_optimizer(const ExperimentConfig& config, const
   }
   std::erase_if(groups, [](const ParameterGroup& group) { return group.parameters.empty(); });
   check_groups_cover(groups, all);
+  std::vector<OptimState> statistics;
+  for (const NamedTensor& buffer : model.buffers()) {
+    if (is_running_statistic(buffer.name)) statistics.push_back({buffer.name, buffer.tensor});
+  }
   return in_phase(ErrorKind::kConfig, [&] {
-    return optimizer_types().get(optim.type).build(std::move(groups), optim.options);
+    return with_slow_weights(
+        optimizer_types().get(optim.type).build(std::move(groups), optim.options),
+        std::move(statistics),
+        {.decay = optim.ema.decay, .k = optim.lookahead.k, .alpha = optim.lookahead.alpha});
   });
 }
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <memory>
+#include <string_view>
 
 #include "experiments/config/experiment_config.h"
 #include "layers/module.h"
@@ -22,10 +23,14 @@ CONVSCOPE_API void check_precision(const ExperimentConfig& config);
 CONVSCOPE_API std::shared_ptr<Module> build_model(const ExperimentConfig& config,
                                                   const Shape& sample_shape, int classes);
 
+// Returns whether a buffer of a network is a running statistic of batch norm.
+CONVSCOPE_API bool is_running_statistic(std::string_view buffer);
+
 // Returns the optimiser of all parameters of `model`. Each parameter goes to the first group of
 // config.optim.groups whose `match` fits its name. Other parameters go to the default group, or, if
 // their layer requests another learning rate (Module::scale_learning_rate), to a group with that
 // rate. Fails when a group of the config stays empty.
+// Averages and Lookahead of the config are part of the optimiser.
 CONVSCOPE_API std::unique_ptr<Optimizer> build_optimizer(const ExperimentConfig& config,
                                                          const Module& model);
 

@@ -76,6 +76,20 @@ struct GroupConfig {
   bool operator==(const GroupConfig&) const = default;
 };
 
+// Moving average of the weights (optim/slow_weights.h).
+struct EmaConfig {
+  double decay = 0;      // 0: no average
+  bool evaluate = true;  // evaluations and exports use the average
+  bool operator==(const EmaConfig&) const = default;
+};
+
+// Lookahead (optim/slow_weights.h).
+struct LookaheadConfig {
+  std::int64_t k = 0;  // updates between two syncs; 0: off
+  double alpha = 0.5;
+  bool operator==(const LookaheadConfig&) const = default;
+};
+
 struct OptimConfig {
   std::string type = "sgd";  // a name in optimizer_types()
   Options options;
@@ -85,6 +99,8 @@ struct OptimConfig {
   double weight_decay = 0.0;
   double clip_grad_norm = 0.0;  // joint L2 norm of all gradients; 0 = no clipping
   ScheduleConfig schedule;
+  EmaConfig ema;
+  LookaheadConfig lookahead;
   std::vector<GroupConfig> groups;
 };
 
@@ -92,7 +108,8 @@ struct TrainConfig {
   std::int64_t epochs = 10;
   std::int64_t eval_every = 1;  // epochs between evaluations; the last epoch is always evaluated
   std::string loss = kDefaultLoss;  // a name in loss_types()
-  bool plan = true;  // steps are compiled once and replayed where the network allows it
+  bool plan = true;             // steps are compiled once and replayed where the network allows it
+  std::int64_t accumulate = 1;  // micro-batches of a batch
   // Options for training on several processes (trainer/ranks/share.h).
   bool deterministic_ranks = false;
   std::int64_t rank_parts = 4;

@@ -536,8 +536,24 @@ class Resolver {
     }
     const Node* schedule = map.map_at("schedule");
     read_schedule(schedule != nullptr ? *schedule : nothing);
+    read_within(map, "ema", ema_keys(), config_.optim.ema, "decay");
+    read_within(map, "lookahead", lookahead_keys(), config_.optim.lookahead, "k");
     if (const Node::Entry* groups = map.take("groups")) read_groups(groups->value);
     map.refuse_the_rest();
+  }
+
+  // Reads a block within `optim`, which needs the key `needed`.
+  template <class Block>
+  void read_within(Map& optim, const std::string& name, const Keys<Block>& keys, Block& block,
+                   const char* needed) {
+    const Node* const node = optim.map_at(name);
+    if (node == nullptr) return;
+    Map map(*this, *node, cat("optim.", name));
+    read_keys(map, keys, block);
+    map.refuse_the_rest();
+    if (!node->entries.empty() && node->find(needed) == nullptr) {
+      mistakes_.add(node->origin, cat("optim.", name, ": expected a ", needed, ", got none"));
+    }
   }
 
   void read_schedule(const Node& node) {

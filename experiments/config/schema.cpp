@@ -6,6 +6,7 @@
 #include <type_traits>
 
 #include "experiments/run_folder/user_words.h"
+#include "framework/ops/update_rules/settings.h"
 #include "optim/optimizer.h"
 
 namespace convscope::config {
@@ -245,6 +246,31 @@ const Keys<ScheduleConfig>& schedule_keys() {
   return keys;
 }
 
+const Keys<EmaConfig>& ema_keys() {
+  static const Keys<EmaConfig> keys = {
+      key("decay", &EmaConfig::decay,
+          "decay of the exponential moving average of the weights, such as 0.999; 0 = no average",
+          {.min = 0, .max = kBelowOne}),
+      key("evaluate", &EmaConfig::evaluate,
+          "evaluations, best.safetensors, model files, eval and export use the average; false: "
+          "the trained weights"),
+  };
+  return keys;
+}
+
+const Keys<LookaheadConfig>& lookahead_keys() {
+  static const Keys<LookaheadConfig> keys = {
+      key("k", &LookaheadConfig::k,
+          "Lookahead: updates of the fast weights between two updates of the slow weights, such "
+          "as 5; 0 = off",
+          {.min = 0, .max = kMaxCount}),
+      key("alpha", &LookaheadConfig::alpha,
+          "Lookahead: how far the slow weights move towards the fast weights, from 0 to 1",
+          {.min = 0, .max = 1}),
+  };
+  return keys;
+}
+
 const Keys<GroupConfig>& group_keys() {
   static const Keys<GroupConfig> keys = {
       key("match", &GroupConfig::match,
@@ -268,6 +294,10 @@ const Keys<TrainConfig>& train_keys() {
         key("loss", &TrainConfig::loss, "what training minimises"),
         key("plan", &TrainConfig::plan,
             "compile the step once and replay it; false: a dynamic graph in every step"),
+        key("accumulate", &TrainConfig::accumulate,
+            "gradient accumulation: compute each batch as this many micro-batches, one after the "
+            "other, then update once",
+            {.min = 1, .max = 4096}),
         key("deterministic_ranks", &TrainConfig::deterministic_ranks,
             "same bits for 1, 2, 4, .. processes: each batch is computed in rank_parts parts; "
             "slower"),

@@ -28,6 +28,8 @@ const Keys<AugmentConfig>& augment_keys();
 const Keys<ModelConfig>& model_keys();
 const Keys<OptimConfig>& optim_keys();
 const Keys<ScheduleConfig>& schedule_keys();
+const Keys<EmaConfig>& ema_keys();
+const Keys<LookaheadConfig>& lookahead_keys();
 const Keys<GroupConfig>& group_keys();
 const Keys<TrainConfig>& train_keys();
 const Keys<CheckpointConfig>& checkpoint_keys();

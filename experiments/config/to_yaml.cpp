@@ -184,6 +184,13 @@ class Writer {
     keys(schedule_keys(), optim.schedule, "optim.schedule.");
     options(schedule_types(), optim.schedule.type, optim.schedule.options, "optim.schedule.");
     close();
+    const auto within = [&](const char* name, const auto& list, const auto& values) {
+      open(name);
+      keys(list, values, cat("optim.", name, "."));
+      close();
+    };
+    if (optim.ema.decay > 0) within("ema", ema_keys(), optim.ema);
+    if (optim.lookahead.k > 0) within("lookahead", lookahead_keys(), optim.lookahead);
     if (!optim.groups.empty()) {
       open("groups");
       for (std::size_t i = 0; i < optim.groups.size(); ++i) {
@@ -290,6 +297,8 @@ std::vector<ConfigKey> config_keys() {
   list_options(optimizer_types(), "optim", out);
   list_keys(schedule_keys(), "optim.schedule.", out);
   list_options(schedule_types(), "optim.schedule", out);
+  list_keys(ema_keys(), "optim.ema.", out);
+  list_keys(lookahead_keys(), "optim.lookahead.", out);
   list_keys(group_keys(), "optim.groups[].", out);
   list_keys(train_keys(), "train.", out);
   list_keys(early_stop_keys(), "early_stop.", out);

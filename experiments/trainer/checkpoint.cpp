@@ -213,8 +213,8 @@ void refuse_larger_network(const std::string& path, const Module& model) {
   } catch (const Error&) {
     return;  // read() reports what is wrong
   }
-  // An optimiser's state has at most two numbers per parameter.
-  if (header.data_bytes <= kLittle + 4 * bytes) return;
+  // An optimiser's state has at most four numbers per parameter, two of them slow weights.
+  if (header.data_bytes <= kLittle + 6 * bytes) return;
   for (const SafetensorsHeader::Entry& entry : header.tensors) {
     if (entry.name.starts_with(kOptimizerPrefix) || starts_anew(entry.name)) continue;
     const auto it = wanted.find(entry.name);
@@ -226,6 +226,23 @@ void refuse_larger_network(const std::string& path, const Module& model) {
     if (!(entry.shape == it->second.shape()) || entry.dtype != it->second.dtype()) {
       fail_size(path, entry.name, it->second, entry.dtype, entry.shape);
     }
+  }
+}
+
+// Gives the network the averages of the weights, if the file has them and its config says that
+// evaluations use them (optim/slow_weights.h).
+void take_averages(SafetensorsFile& file, const std::string& path) {
+  const std::string prefix = cat(kOptimizerPrefix, "average.");
+  std::map<std::string, Tensor> averages;
+  for (const auto& [name, tensor] : file.tensors) {
+    if (name.starts_with(prefix)) averages.emplace(name.substr(prefix.size()), tensor);
+  }
+  const auto config = file.metadata.find("config");
+  if (averages.empty() || config == file.metadata.end()) return;
+  if (!parse_config_text(config->second, cat("config of ", path)).optim.ema.evaluate) return;
+  for (NamedTensor& named : file.tensors) {
+    const auto average = averages.find(named.name);
+    if (average != averages.end()) named.tensor = average->second;
   }
 }
 
@@ -377,6 +394,7 @@ TrainingState load_checkpoint(const std::string& path, Module& model, Optimizer*
                             : load_sparse_file(file, path, model);
     return file.metadata.contains("progress") ? progress_of(file, path) : TrainingState{};
   }
+  if (optimizer == nullptr) take_averages(file, path);
   restore_all(path, file, model, optimizer, [&](const std::string& name) {
     return optimizer == nullptr && name.starts_with(kOptimizerPrefix);
   });
@@ -394,6 +412,7 @@ void load_start_weights(const std::string& path, Module& model) {
   refuse_larger_network(file_path, model);
   SafetensorsFile file = read(file_path);
   refuse_model_file(file, file_path, true);
+  take_averages(file, file_path);
   restore_all(file_path, file, model, nullptr, [](const std::string& name) {
     return name.starts_with(kOptimizerPrefix) || starts_anew(name);
   });

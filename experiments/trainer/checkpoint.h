@@ -4,6 +4,7 @@
 //
 //   tensors   "c1.weight"                     parameters and buffers, by name
 //             "optimizer/momentum.c1.weight"  the optimiser's state
+//             "optimizer/average.c1.weight"   the average of the weights, with optim.ema
 //   metadata  "format", "config" (resolved YAML), "progress" (JSON: TrainingState), "version",
 //             "crc32" (checksum.h)
 //
@@ -41,7 +42,9 @@ CONVSCOPE_API void save_quantized_model(const std::string& path, Module& model,
 CONVSCOPE_API void save_sparse_model(const std::string& path, Module& model,
                                      const TrainingState& state, const std::string& config_yaml);
 
-// Fills model, optimizer (unless null) and the returned state. Errors: kIo when the file cannot be
+// Fills model, optimizer (unless null) and the returned state. Without an optimizer, the network
+// gets the averages of the weights, if there are any and optim.ema.evaluate of the file's config is
+// true; load_start_weights() does the same. Errors: kIo when the file cannot be
 // read or its checksum differs, kConfig when the file belongs to another network or optimiser (the
 // error names the first difference). `note` (may be null) receives a message for the user, or "".
 CONVSCOPE_API TrainingState load_checkpoint(const std::string& path, Module& model,

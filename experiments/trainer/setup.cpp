@@ -162,6 +162,7 @@ void take_settings(const ExperimentConfig& config, TrainingSetup& setup) {
   setup.log_layers = config.log.layers;
   setup.plan = config.train.plan;
   setup.scale_loss = config.precision == ComputePrecision::f16;
+  setup.evaluate_average = config.optim.ema.evaluate;
   setup.early_stop = config.early_stop;
   setup.expect = config.expect;
   setup.config_yaml = to_yaml(config);

@@ -51,11 +51,12 @@ struct TrainingSetup {
   std::int64_t eval_every = 1;        // epochs
   std::int64_t checkpoint_every = 1;  // epochs; 0 = only at the end
   bool keep_best = true;
-  std::int64_t log_every = 50;  // steps
-  bool tensorboard = false;     // also writes an event file
-  bool log_layers = true;       // times single layers (layer_costs.h)
-  bool plan = true;             // compiles the steps (train_step.h)
-  bool scale_loss = false;      // f16 (optim/loss_scale.h)
+  std::int64_t log_every = 50;   // steps
+  bool tensorboard = false;      // also writes an event file
+  bool log_layers = true;        // times single layers (layer_costs.h)
+  bool plan = true;              // compiles the steps (train_step.h)
+  bool scale_loss = false;       // f16 (optim/loss_scale.h)
+  bool evaluate_average = true;  // evaluations use the averages of the weights, if there are any
   EarlyStopConfig early_stop;
   ExpectConfig expect;
   std::string config_yaml;      // resolved; goes into checkpoints
@@ -69,6 +70,9 @@ struct TrainingSetup {
   Share share;             // part of each batch, with several processes
   std::int64_t val_images = 0, test_images = 0;  // over all processes
 
+  // Returns the optimiser whose averages (optim/slow_weights.h) evaluations and exports use; null
+  // if they use the weights.
+  Optimizer* averaged() const { return evaluate_average ? optimizer.get() : nullptr; }
   // Returns whether the held-out images are evaluated after this many epochs.
   bool evaluates_after(std::int64_t epoch) const {
     return epoch % eval_every == 0 || epoch == epochs;

@@ -87,8 +87,8 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"key in the wrong block", cat(kRest, "epochs: 3\n"),
              "exp.yaml:3:1: error: unknown key 'epochs'; did you mean 'train.epochs'?"},
         Case{"key like no other", cat(kRest, "train: {zzzzzz: 3}\n"),
-             "exp.yaml:3:9: error: unknown key 'train.zzzzzz' (known: bucket_mib, "
-             "deterministic_ranks, epochs, eval_every, loss, plan, rank_parts)"},
+             "exp.yaml:3:9: error: unknown key 'train.zzzzzz' (known: accumulate, "
+             "bucket_mib, deterministic_ranks, epochs, eval_every, loss, plan, rank_parts)"},
         Case{"no data set", "model: {type: test_model, size: 1}\n",
              "exp.yaml:1:1: error: missing key 'data' (the data set and its batches)"},
         Case{"block without its set", "data: {batch_size: 3}\nmodel: {type: test_model, size: 1}\n",

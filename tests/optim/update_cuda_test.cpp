@@ -2,6 +2,7 @@
 // update_cuda_test.cpp: compares optimisers on `device cuda`, step by step and recorded, with the
 // CPU.
 #include "optim/device_update.h"
+#include "optim/slow_weights.h"
 #include "tests/support/cuda_like_cpu.h"
 #include "tests/support/expect_error.h"
 
@@ -42,8 +43,9 @@ void give_gradients(const Optimizer& optimizer, int step) {
 struct Case {
   const char* name;
   std::map<std::string, OptionValue> settings;
+  SlowWeightsOptions slow = {};
   std::unique_ptr<Optimizer> make(std::vector<ParameterGroup> groups) const {
-    return make_optimizer(name, std::move(groups), settings);
+    return with_slow_weights(make_optimizer(name, std::move(groups), settings), {}, slow);
   }
 };
 const Case kCases[] = {{"sgd", {{"momentum", 0.0}}},
@@ -51,7 +53,10 @@ const Case kCases[] = {{"sgd", {{"momentum", 0.0}}},
                        {"sgd", {{"nesterov", true}}},
                        {"adam", {}},
                        {"adamw", {}},
-                       {"lion", {}}};
+                       {"lion", {}},
+                       {"sgdw", {{"nesterov", true}}},
+                       {"sgd", {}, {.decay = 0.75}},
+                       {"adamw", {}, {.decay = 0.5, .k = 2, .alpha = 0.25}}};
 
 constexpr double kRates[] = {0.1, 0.05, 0.2, 0.01, 0.3};
 
@@ -85,6 +90,44 @@ TEST_F(UpdateOnCuda, MakesTheStepsOfTheCpu) {
       expect_same_weights(*got, *want, bound_of(dtype));
     }
   }
+}
+
+// Averages of buffers have rows without a gradient, which clipping must skip.
+TEST_F(UpdateOnCuda, AveragesBuffersAndSkipsThemInTheNorm) {
+  std::unique_ptr<Optimizer> optimizers[2];
+  Tensor buffers[2];
+  for (const int i : {0, 1}) {
+    const Device device = i == 0 ? Device{} : testing::cuda();
+    buffers[i] = normal({2050}, DType::f32, 7).to(device);
+    optimizers[i] = with_slow_weights(make_optimizer("sgd", groups_on(device, DType::f32, 12), {}),
+                                      {{"bn.running_mean", buffers[i]}}, {.decay = 0.5});
+  }
+  const Tensor later = normal({2050}, DType::f32, 8);
+  for (int step = 0; step < 3; ++step) {
+    for (const int i : {0, 1}) {
+      give_gradients(*optimizers[i], step);
+      optimizers[i]->step(0.1);
+      buffers[i].copy_from(later);
+    }
+  }
+  const auto want = optimizers[0]->averages();
+  const auto got = optimizers[1]->averages();
+  ASSERT_EQ(got.size(), 13u);
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    EXPECT_TRUE(testing::near(got[i].average.to(Device{}), want[i].average,
+                              bound_of(DType::f32).absolute, bound_of(DType::f32).relative));
+  }
+  EXPECT_FALSE(testing::same_bits(want[12].average, later));
+
+  give_gradients(*optimizers[1], 0);
+  std::vector<OptimParameter> parameters;
+  for (const ParameterGroup& group : optimizers[1]->groups()) {
+    parameters.insert(parameters.end(), group.parameters.begin(), group.parameters.end());
+  }
+  const DeviceUpdate update(*optimizers[1], testing::cuda(), 1);
+  EXPECT_EQ(update.joined(0), nullptr);
+  update.clip(1e9);
+  EXPECT_EQ(update.norm(), clip_gradient_norm(parameters, 1e9));
 }
 
 TEST_F(UpdateOnCuda, TakesMoreParametersThanOneLaunchHolds) {

@@ -5,6 +5,7 @@
 
 #include "experiments/trainer/ranks/shared_training.h"
 #include "experiments/trainer/trainer.h"
+#include "optim/slow_weights.h"
 
 namespace convscope {
 namespace {
@@ -25,6 +26,7 @@ class EvaluationHook final : public Hook {
     const TrainingSetup& setup = run_.setup;
     TrainingState& state = run_.state;
     if (!setup.evaluates_after(state.epoch + 1)) return true;
+    const AveragedWeights averages(setup.averaged());
     if (!evaluate(run_.val, setup.val_images, state.val) ||
         !evaluate(run_.test, setup.test_images, state.test)) {
       run_.stop_signal = agreed_stop(setup.share.group);

@@ -9,6 +9,7 @@
 #include "experiments/trainer/trainer.h"
 #include "framework/distributed/process_group.h"
 #include "framework/io/bytes.h"
+#include "optim/slow_weights.h"
 
 namespace convscope {
 namespace {
@@ -34,6 +35,7 @@ class Checkpoints final : public Hook {
     const TrainingState& state = run_.state;
     const std::int64_t every = run_.setup.checkpoint_every;
     if (state.best_epoch == state.epoch && run_.setup.keep_best) {
+      const AveragedWeights averages(run_.setup.averaged());
       save("ckpt/best.safetensors", nullptr);
     }
     if ((every > 0 && state.epoch % every == 0) || !run_.goes_on()) save_last();

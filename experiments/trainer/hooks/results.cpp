@@ -10,6 +10,7 @@
 #include "experiments/trainer/trainer.h"
 #include "framework/distributed/process_group.h"
 #include "layers/dispatch/check_results.h"
+#include "optim/slow_weights.h"
 #include "quant/quantize_network.h"
 
 namespace convscope {
@@ -100,6 +101,7 @@ class Results final : public Hook {
 
   // Measures what is known only at the end of a run.
   void measure() {
+    const AveragedWeights averages(run_.setup.averaged());
     write_model_file();
     if (!run_.weight_bytes) {
       const double bytes = weight_size(read_run(run_.folder.path())).stored_bytes;
