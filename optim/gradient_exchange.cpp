@@ -48,8 +48,10 @@ GradientExchange::GradientExchange(std::unique_ptr<Reducer> reducer,
                                    std::vector<Tensor> averages, const ExchangeOptions& options)
     : reducer_(std::move(reducer)), options_(options), averages_(std::move(averages)) {
   CONVSCOPE_CHECK(!parameters.empty(), kName, "expected parameters to train, got none");
-  CONVSCOPE_CHECK(options.chunks >= 1 && (options.chunks & (options.chunks - 1)) == 0, kName,
-                  "expected a power of two as the number of chunks, got ", options.chunks);
+  const bool halves = (options.chunks & (options.chunks - 1)) == 0;
+  CONVSCOPE_CHECK(options.chunks >= 1 && (halves || options.order == SumOrder::any), kName,
+                  "expected a power of two as the number of chunks of a tree, got ",
+                  options.chunks);
   const Device device = parameters.front().variable.device();
   std::int64_t elements = 0;
   for (const OptimParameter& p : parameters) {
@@ -107,14 +109,17 @@ void GradientExchange::begin_backward(float weight) {
   send(packed_averages_, partial_averages_);
 }
 
-// Adds the gradients of this process's chunks of the batch in tree order, then sends the sum. The
+// Adds the gradients of this process's chunks of the batch, then sends the sum. In tree order, the
 // partial sums are merged like carries in a binary counter: chunk 1 is added to chunk 0, chunk 3 to
 // chunk 2, the sum of chunks 2 and 3 to the sum of chunks 0 and 1, and so on.
+// Otherwise each chunk is added to the sum of the chunks before it, which needs one partial sum.
 void GradientExchange::send(const Tensor& data, std::vector<Tensor>& partial) {
-  if (options_.order == SumOrder::any) return reducer_->sum(data, weight_);
+  const bool any = options_.order == SumOrder::any;
+  if (any && options_.chunks == 1) return reducer_->sum(data, weight_);
   scale_kernel.get(data.device())(weight_, data, data);
   std::size_t level = 0;
-  for (; ((chunk_ >> level) & 1) != 0; ++level) accumulate(data, partial[level]);
+  if (any && chunk_ > 0) accumulate(data, partial[0]);
+  for (; !any && ((chunk_ >> level) & 1) != 0; ++level) accumulate(data, partial[level]);
   if (is_last_chunk()) return reducer_->sum(data, 1);
   if (partial.size() <= level) partial.resize(level + 1);
   if (!partial[level].defined()) {

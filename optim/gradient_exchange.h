@@ -13,8 +13,9 @@
 // Averages  Each process computes running statistics of batch norm from its images. In each step,
 //           they are replaced by their weighted mean over all processes. So all processes always
 //           have the same network.
-// Chunks    With SumOrder::tree, a process computes several chunks of a batch in sequence and adds
-//           them in tree order (process_group.h).
+// Chunks    A process may compute its part of a batch as several chunks in sequence (gradient
+//           accumulation). It adds their gradients before it sends the sum: with SumOrder::any in
+//           sequence, with SumOrder::tree in tree order (process_group.h).
 //
 // A step    exchange.begin_step();
 //           for each chunk:  forward;  exchange.begin_backward(weight);
@@ -37,7 +38,7 @@ struct ExchangeOptions {
   SumOrder order = SumOrder::any;  // order of the reducer
   // A smaller bucket starts earlier, but each bucket adds the latency of the network.
   std::int64_t bucket_bytes = std::int64_t{4} << 20;
-  int chunks = 1;  // of this process per step, a power of two
+  int chunks = 1;  // of this process per step; a power of two in tree order
 };
 
 // Returns which parameters are sent together: indices into `parameters`, from last to first.
@@ -71,6 +72,7 @@ class CONVSCOPE_API GradientExchange {
   const Reducer& reducer() const { return *reducer_; }
   Reducer& reducer() { return *reducer_; }
   std::int64_t bytes() const { return block_.size_bytes(); }  // sent per step
+  int chunks() const { return options_.chunks; }
   std::size_t bucket_count() const { return buckets_.size(); }
 
  private:

@@ -6,6 +6,7 @@
 
 #include "experiments/config/build.h"
 #include "experiments/trainer/recorded_steps.h"
+#include "framework/int_math.h"
 #include "framework/memory/unbacked.h"
 #include "quant/quantize_network.h"
 
@@ -28,7 +29,7 @@ std::unique_ptr<UnbackedMemory> no_memory(const ExperimentConfig& config) {
 // switched on.
 Network network_of(const ExperimentConfig& config, const SampleInfo& sample) {
   Network out{build_model(config, sample.shape, sample.classes), nullptr,
-              batch_shape(config.data.batch_size, sample.shape)};
+              batch_shape(ceil_div(config.data.batch_size, config.train.accumulate), sample.shape)};
   // The number of steps does not affect the kernels.
   out.pruner = build_pruner(config, *out.model, nullptr, sample.shape, /*total_steps=*/1000);
   // Sparse kernels depend on the masks, so prune now as at the end of the schedule.

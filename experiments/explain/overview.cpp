@@ -13,6 +13,7 @@
 #include "experiments/explain/remarks.h"
 #include "experiments/explain/text_layout.h"
 #include "experiments/plugins/plugins.h"
+#include "framework/int_math.h"
 #include "framework/parallel.h"
 
 namespace convscope {
@@ -157,6 +158,13 @@ std::string short_map(const std::string& problem) {
   return out + cat(" sites, ", parts["c"], " -> ", parts["k"]);
 }
 
+std::string batch_text(const ExperimentConfig& config) {
+  const std::int64_t batch = config.data.batch_size;
+  const std::int64_t parts = config.train.accumulate;
+  if (parts == 1) return cat("batch ", batch);
+  return cat("micro-batches of ", ceil_div(batch, parts), " (batch ", batch, ")");
+}
+
 }  // namespace
 
 std::string short_kernel(const std::string& kernel, const std::string& layer) {
@@ -201,8 +209,8 @@ std::string overview_text(const Explanation& explanation) {
   const std::size_t count = explanation.layers.size();
   if (count == 0) return "the network has no convolution\n";
   std::string out = cat(config.name, ": ", count, count == 1 ? " convolution" : " convolutions",
-                        ", batch ", config.data.batch_size, ", ", config.device.str(), ", ",
-                        num_threads(), num_threads() == 1 ? " thread" : " threads",
+                        ", ", batch_text(config), ", ", config.device.str(), ", ", num_threads(),
+                        num_threads() == 1 ? " thread" : " threads",
                         explanation.steps[0].error.empty() ? ". What a training step runs:\n\n"
                                                            : ". What the config chooses:\n\n");
   const Contents contents = contents_of(explanation);

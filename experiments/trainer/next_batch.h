@@ -49,13 +49,14 @@ struct NextBatch {
 };
 extern CONVSCOPE_API KernelSlot<void(const NextBatch&)> next_batch_kernel;
 
-// For batches that several processes share. After the forward pass, a kernel stores two values of
-// this process in facts [2]: its terms of the mean loss and of the number of correct answers. Then
+// For batches that are computed in parts. After the forward pass of each part, a kernel adds two
+// values to facts [2]: the part's terms of the mean loss and of the number of correct answers. Then
 // facts is summed over all processes.
 struct ShareFacts {
-  const float* loss = nullptr;  // mean over the share; null: no images
+  const float* loss = nullptr;  // mean over the part; null: no images
   const std::int32_t* correct = nullptr;
-  float weight = 0;  // the share's fraction of the batch
+  float weight = 0;       // the part's fraction of the batch
+  bool is_first = false;  // of the parts of this process: replaces facts
   float* facts = nullptr;
 };
 extern CONVSCOPE_API KernelSlot<void(const ShareFacts&)> share_facts_kernel;

@@ -88,8 +88,10 @@ __global__ void share_facts(const ShareFacts a) {
   wait_for_previous_kernel();
   let_next_kernel_start();
   const bool has_images = a.loss != nullptr;
-  a.facts[0] = has_images ? a.weight * *a.loss : 0.0f;
-  a.facts[1] = has_images ? static_cast<float>(*a.correct) : 0.0f;
+  const float loss = has_images ? a.weight * *a.loss : 0.0f;
+  const float correct = has_images ? static_cast<float>(*a.correct) : 0.0f;
+  a.facts[0] = a.is_first ? loss : a.facts[0] + loss;
+  a.facts[1] = a.is_first ? correct : a.facts[1] + correct;
 }
 
 void share_facts_cuda(const ShareFacts& a) { launch(share_facts, {.overlaps_previous = true}, a); }
@@ -103,7 +105,7 @@ void next_batch_cuda(const NextBatch& a) {
   const bool fours = a.plane % 4 == 0;
   const std::int64_t work = fours ? a.channels * a.plane / 4 : a.channels * a.plane;
   const auto threads = static_cast<unsigned>(work < kMaxThreads ? ceil_div(work, 32) * 32
-                                                                 : std::int64_t{kMaxThreads});
+                                                                : std::int64_t{kMaxThreads});
   launch(fours ? gather_fours : gather_ones,
          {.grid = dim3(static_cast<unsigned>(a.batch)),
           .block = dim3(threads),

@@ -81,8 +81,17 @@ std::unique_ptr<RecordedSteps> RecordedSteps::make(Module& model, Optimizer* opt
 void RecordedSteps::scale_loss(LossScale& loss_scale) {
   loss_scale_ = &loss_scale;
   device_scale_ = device_array<DeviceLossScale>(1, device_);
+  for_each_plan([&](StepPlan& plan) {
+    plan.set_loss_scale(&as<DeviceLossScale>(device_scale_)->state.scale);
+  });
+}
+
+template <class Body>
+void RecordedSteps::for_each_plan(const Body& body) const {
   for (const Form* form : {&full_, &last_}) {
-    if (form->plan) form->plan->set_loss_scale(&as<DeviceLossScale>(device_scale_)->state.scale);
+    for (const Chunk& chunk : form->chunks) {
+      if (chunk.plan) body(*chunk.plan);
+    }
   }
 }
 
@@ -92,7 +101,7 @@ std::string RecordedSteps::prepare() {
   if (loader_.batches_per_epoch() == 0) return "there is no batch";
   std::string why;
   if (!plan_form(full_, batch, &why)) return why;
-  if (!full_.plan) return "this process has no images in a batch";
+  if (!full_.front().plan) return "this process has no images in a batch";
   const std::int64_t rest = size % batch;
   if (rest > 0 && !loader_.options().drop_last && !plan_form(last_, rest, &why)) return why;
   data_ = DeviceData::make(loader_, device_, &why);
@@ -138,35 +147,54 @@ RecordedSteps::~RecordedSteps() {
 
 bool RecordedSteps::plan_form(Form& form, std::int64_t whole, std::string* why_not) {
   const LoaderOptions& options = loader_.options();
+  const int count = exchange_ != nullptr ? exchange_->chunks() : 1;
   form.whole = whole;
-  form.first = first_of_part(whole, options.part, options.parts);
-  form.batch = first_of_part(whole, options.part + 1, options.parts) - form.first;
-  if (form.batch == 0) return true;
-  Shape input = {form.batch};
+  const auto at = [&](std::int64_t part) {
+    return first_of_part(whole, part, static_cast<std::int64_t>(options.parts) * count);
+  };
+  for (int i = 0; i < count; ++i) {
+    const std::int64_t part = static_cast<std::int64_t>(options.part) * count + i;
+    Chunk chunk{.first = at(part), .batch = at(part + 1) - at(part), .plan = nullptr, .x = {}};
+    if (chunk.batch > 0 && !plan_chunk(form, chunk, why_not)) return false;
+    form.chunks.push_back(std::move(chunk));
+  }
+  return true;
+}
+
+bool RecordedSteps::plan_chunk(Form& form, Chunk& chunk, std::string* why_not) const {
+  for (const Chunk& other : form.chunks) {
+    if (other.batch != chunk.batch) continue;
+    chunk.plan = other.plan;
+    chunk.x = other.x;
+    return true;
+  }
+  Shape input = {chunk.batch};
   for (const std::int64_t size : loader_.dataset().sample_shape()) input.push_back(size);
   const PlanMode mode = optimizer_ != nullptr ? PlanMode::training : PlanMode::evaluation;
-  // In training, the graphs of both batch sizes share one memory block, because they never run at
-  // the same time. In evaluations each graph has its own block, because folded weights stay in the
-  // block between launches.
-  const bool shares = optimizer_ != nullptr && full_.plan != nullptr;
-  form.plan =
-      StepPlan::make(model_, input, mode, why_not, shares ? full_.plan->arena() : Ref<Storage>(),
-                     /*to_show=*/false, loss_);
-  if (!form.plan) return false;
-  if (!(form.plan->device() == device_)) {
+  // In training, the graphs of all sizes share one memory block, because they never run at the same
+  // time. In evaluations each graph has its own block, because folded weights stay in the block
+  // between launches.
+  Ref<Storage> arena;
+  if (optimizer_ != nullptr) {
+    for_each_plan([&](const StepPlan& plan) { arena = plan.arena(); });
+  }
+  chunk.plan = StepPlan::make(model_, input, mode, why_not, arena, /*to_show=*/false, loss_);
+  if (!chunk.plan) return false;
+  if (!(chunk.plan->device() == device_)) {
     *why_not = cat("the network is not on ", device_.str());
     return false;
   }
-  *why_not = form.plan->why_not_recordable();
+  *why_not = chunk.plan->why_not_recordable();
   if (!why_not->empty()) return false;
-  form.x = Tensor::zeros(input, DType::f32, device_);
-  form.plan->set_images(form.x);
+  chunk.x = Tensor::zeros(input, DType::f32, device_);
+  chunk.plan->set_images(chunk.x);
   return true;
 }
 
 bool RecordedSteps::is_current() const {
-  return full_.plan->is_current() && (!last_.plan || last_.plan->is_current()) &&
-         (!update_ || update_->is_current());
+  bool current = !update_ || update_->is_current();
+  for_each_plan([&](const StepPlan& plan) { current = current && plan.is_current(); });
+  return current;
 }
 
 void RecordedSteps::start_epoch(std::int64_t epoch, std::int64_t first_batch, std::int64_t step) {
@@ -180,33 +208,32 @@ void RecordedSteps::start_epoch(std::int64_t epoch, std::int64_t first_batch, st
     DeviceLossScale now{.state = loss_scale_->state()};
     device_scale_.copy_from(Tensor::borrow(&now, device_scale_.shape(), DType::u8));
   }
-  for (const Form* form : {&full_, &last_}) {
-    if (form->plan) form->plan->prepare();
-  }
+  for_each_plan([](StepPlan& plan) { plan.prepare(); });
 }
 
 // Queues the work between two steps: storing the previous results, and gathering the next images.
-void RecordedSteps::next_batch(const Form& form, int step, bool gathers) const {
+// Later chunks of a step only gather. `chunk` is null after the last step.
+void RecordedSteps::next_batch(const Form& form, int step, const Chunk* chunk) const {
   const Shape image = loader_.dataset().sample_shape();
   NextBatch a{.start = as<LaunchStart>(start_),
-              .offset = step * form.whole + form.first,
-              .batch = gathers ? form.batch : 0,
+              .offset = step * form.whole + (chunk != nullptr ? chunk->first : 0),
+              .batch = chunk != nullptr ? chunk->batch : 0,
               .channels = image[0],
               .plane = image[1] * image[2],
               .images = data_->images().data<std::uint8_t>(),
               .image_labels = data_->labels().data<std::int32_t>(),
               .order = data_->order().data<std::int32_t>(),
               .levels = data_->levels().data<float>()};
-  if (form.plan) {
-    a.x = form.x.data<float>();
-    a.labels = form.plan->labels().data<std::int32_t>();
+  if (chunk != nullptr && chunk->plan) {
+    a.x = chunk->x.data<float>();
+    a.labels = chunk->plan->labels().data<std::int32_t>();
   }
-  if (step > 0) {
+  if (step > 0 && (chunk == nullptr || chunk == &form.front())) {
     a.loss = loss_of(form);
     if (exchange_ != nullptr) {
       a.shared_correct = facts_.data<float>() + 1;
     } else {
-      a.correct = form.plan->correct_tensor().data<std::int32_t>();
+      a.correct = form.front().plan->correct_tensor().data<std::int32_t>();
     }
     a.outcome = as<StepOutcome>(outcomes_) + (step - 1);
     a.halted = optimizer_ != nullptr ? halted_.data<std::int32_t>() : nullptr;
@@ -218,19 +245,20 @@ void RecordedSteps::next_batch(const Form& form, int step, bool gathers) const {
 // Returns the arguments with which the first kernel of the step gathers its batch. `images` is null
 // if that kernel cannot gather.
 BatchGather RecordedSteps::batch_gather(const Form& form, int step) const {
-  if (!form.plan || !form.plan->takes_gather() || exchange_ != nullptr) return {};
+  const auto& plan = form.front().plan;
+  if (!plan || !plan->takes_gather() || exchange_ != nullptr) return {};
   BatchGather g{.images = data_->images().data<std::uint8_t>(),
                 .image_labels = data_->labels().data<std::int32_t>(),
                 .order = data_->order().data<std::int32_t>(),
                 .position = &as<LaunchStart>(start_)->position,
-                .offset = step * form.whole + form.first,
+                .offset = step * form.whole + form.front().first,
                 .levels = data_->levels().data<float>(),
-                .x = form.x.data<float>(),
-                .labels = form.plan->labels().data<std::int32_t>()};
+                .x = form.front().x.data<float>(),
+                .labels = plan->labels().data<std::int32_t>()};
   if (step == 0) return g;
   StepOutcome* const outcome = as<StepOutcome>(outcomes_) + (step - 1);
   g.loss = loss_of(form);
-  g.correct = form.plan->correct_tensor().data<std::int32_t>();
+  g.correct = plan->correct_tensor().data<std::int32_t>();
   g.noted_loss = &outcome->loss;
   g.noted_correct = &outcome->correct;
   g.halted = optimizer_ != nullptr ? halted_.data<std::int32_t>() : nullptr;
@@ -244,29 +272,31 @@ BatchGather RecordedSteps::batch_gather(const Form& form, int step) const {
 // Returns the address of the loss. With several processes, this is the loss of the whole batch,
 // which is valid after it has been summed over all processes.
 const float* RecordedSteps::loss_of(const Form& form) const {
-  return exchange_ != nullptr ? facts_.data<float>() : form.plan->loss_tensor().data<float>();
+  return exchange_ != nullptr ? facts_.data<float>()
+                              : form.front().plan->loss_tensor().data<float>();
 }
 
-// Queues the backward pass and all sums over the processes. Every process queues the same sums,
-// even if it has no images of this batch.
-void RecordedSteps::queue_shared_backward(const Form& form) const {
-  const float weight = static_cast<float>(form.batch) / static_cast<float>(form.whole);
-  ShareFacts facts{.weight = weight, .facts = facts_.data<float>()};
-  if (form.plan) {
-    facts.loss = form.plan->loss_tensor().data<float>();
-    facts.correct = form.plan->correct_tensor().data<std::int32_t>();
+// Queues the backward pass of a chunk; after the last chunk, also all sums over the processes.
+// Every process queues the same sums, even if it has no images of this batch.
+void RecordedSteps::queue_shared_backward(const Form& form, const Chunk& chunk) const {
+  const bool is_last = &chunk == &form.chunks.back();
+  const float weight = static_cast<float>(chunk.batch) / static_cast<float>(form.whole);
+  ShareFacts facts{
+      .weight = weight, .is_first = &chunk == &form.front(), .facts = facts_.data<float>()};
+  if (chunk.plan) {
+    facts.loss = chunk.plan->loss_tensor().data<float>();
+    facts.correct = chunk.plan->correct_tensor().data<std::int32_t>();
   }
   share_facts_kernel.get(device_)(facts);
-  exchange_->reducer().sum(facts_, 1);
-  exchange_->begin_step();
-  if (form.plan) {
+  if (is_last) exchange_->reducer().sum(facts_, 1);
+  if (chunk.plan) {
     exchange_->begin_backward(weight);
-    form.plan->backward([this](const Variable& parameter) { exchange_->ready(parameter); });
+    chunk.plan->backward([this](const Variable& parameter) { exchange_->ready(parameter); });
     exchange_->end_backward();
   } else {
     exchange_->no_images();
   }
-  exchange_->finish();
+  if (is_last) exchange_->finish();
 }
 
 // Queues a backward pass whose kernels also update the weights. Returns false if this is not
@@ -276,31 +306,47 @@ void RecordedSteps::queue_shared_backward(const Form& form) const {
 bool RecordedSteps::joins_update(const Form& form, int step, const UpdateGate& gate,
                                  DeviceLossScale* scale) const {
   if (exchange_ != nullptr || (scale == nullptr && clip_norm_ > 0)) return false;
+  StepPlan* const plan = form.front().plan.get();
   const std::unique_ptr<JoinedUpdate> update = update_->joined(step, gate);
-  if (!update || !form.plan->joins_update(*update)) return false;
+  if (!update || !plan->joins_update(*update)) return false;
   update->unscale = scale;
   // The update may also store half-precision copies of the weights for the next step, unless
   // something changes the weights after the update.
-  const bool copies = scale == nullptr && !after_update_ && form.plan->wants_copies(*update);
-  form.plan->set_update(update.get());
-  form.plan->backward();
-  form.plan->set_update(nullptr);
-  form.plan->set_copies_are_there(copies);
+  const bool copies = scale == nullptr && !after_update_ && plan->wants_copies(*update);
+  plan->set_update(update.get());
+  plan->backward();
+  plan->set_update(nullptr);
+  plan->set_copies_are_there(copies);
   return true;
 }
 
-void RecordedSteps::queue_calls(Form& form, int steps) const {
+// Queues forward and backward passes of a chunk that is one of several, or that is shared.
+void RecordedSteps::queue_chunk(const Form& form, int step, const Chunk& chunk) const {
+  const BatchGather gather = batch_gather(form, step);
+  if (gather.images == nullptr) next_batch(form, step, &chunk);
+  if (chunk.plan) {
+    const std::int64_t index = &chunk - &form.front();
+    chunk.plan->set_clock({&as<LaunchStart>(start_)->step, step_of_part(step, index)});
+    chunk.plan->set_gather(gather.images != nullptr ? &gather : nullptr);
+    chunk.plan->queue_forward();
+    chunk.plan->set_gather(nullptr);
+  }
+  if (exchange_ != nullptr) queue_shared_backward(form, chunk);
+}
+
+// With `watched`, the first chunk has the clocks.
+void RecordedSteps::queue_calls(Form& form, int steps, bool watched) const {
+  StepPlan* const plan = form.front().plan.get();
   // Half-precision copies of weights from an earlier launch may be outdated, so the first step
   // makes new ones.
-  if (form.plan) form.plan->set_copies_are_there(false);
+  for (const Chunk& chunk : form.chunks) {
+    if (chunk.plan) chunk.plan->set_copies_are_there(false);
+  }
   for (int i = 0; i < steps; ++i) {
-    const BatchGather gather = batch_gather(form, i);
-    if (gather.images == nullptr) next_batch(form, i, /*gathers=*/true);
-    if (form.plan) {
-      form.plan->set_clock({&as<LaunchStart>(start_)->step, i});
-      form.plan->set_gather(gather.images != nullptr ? &gather : nullptr);
-      form.plan->queue_forward();
-      form.plan->set_gather(nullptr);
+    if (exchange_ != nullptr) exchange_->begin_step();
+    for (const Chunk& chunk : form.chunks) {
+      if (watched && &chunk != &form.front()) plan->tell(nullptr, nullptr);
+      queue_chunk(form, i, chunk);
     }
     if (!update_) continue;
     UpdateGate gate{.loss = loss_of(form), .halted = halted_.data<std::int32_t>()};
@@ -310,11 +356,7 @@ void RecordedSteps::queue_calls(Form& form, int steps) const {
       if (after_update_) after_update_();
       continue;
     }
-    if (exchange_ != nullptr) {
-      queue_shared_backward(form);
-    } else if (!joined) {
-      form.plan->backward();
-    }
+    if (exchange_ == nullptr && !joined) plan->backward();
     if (scale != nullptr) {
       if (!joined) update_->unscale(scale);
       gate.overflow = &scale->overflow;
@@ -323,7 +365,7 @@ void RecordedSteps::queue_calls(Form& form, int steps) const {
     update_->launch(i, gate);
     if (after_update_) after_update_();
   }
-  next_batch(form, steps, /*gathers=*/false);
+  next_batch(form, steps, nullptr);
 }
 
 void RecordedSteps::launch(Form& form, int steps, bool watched) {
@@ -331,18 +373,19 @@ void RecordedSteps::launch(Form& form, int steps, bool watched) {
   // libraries.
   if (!form.ran) {
     form.ran = true;
-    return queue_calls(form, steps);
+    return queue_calls(form, steps, false);
   }
+  StepPlan* const plan = form.front().plan.get();
   const auto [at, is_new] = form.recordings.try_emplace(watched ? 0 : steps, nullptr);
   if (is_new) {
-    if (watched) form.plan->tell(forward_clock_, backward_clock_);
+    if (watched) plan->tell(forward_clock_, backward_clock_);
     backend_.begin_recording(device_.index);
     try {
-      queue_calls(form, steps);
-      if (form.plan) form.plan->tell(nullptr, nullptr);
+      queue_calls(form, steps, watched);
+      if (plan != nullptr) plan->tell(nullptr, nullptr);
     } catch (...) {  // the queue must leave the recording state
       form.recordings.erase(at);
-      if (form.plan) form.plan->tell(nullptr, nullptr);
+      if (plan != nullptr) plan->tell(nullptr, nullptr);
       try {
         backend_.free_recording(device_.index, backend_.end_recording(device_.index));
       } catch (const Error&) {
@@ -370,8 +413,9 @@ int RecordedSteps::queue(const std::function<double(std::int64_t)>& rate, int mo
   }
   Slot& slot = slots_[static_cast<std::size_t>(next_slot_)];
   next_slot_ = (next_slot_ + 1) % kSlots;
-  *slot.start = {.step = step_of_part(step_, loader_.options().part),
-                 .position = batch_ * full_.whole};
+  const std::int64_t first_part = static_cast<std::int64_t>(loader_.options().part) *
+                                  static_cast<std::int64_t>(form.chunks.size());
+  *slot.start = {.step = step_of_part(step_, first_part), .position = batch_ * full_.whole};
   backend_.copy_from_host(device_.index, start_.raw_data(), slot.start, sizeof(LaunchStart));
   if (update_) {
     std::array<double, kMaxSteps> rates;
@@ -405,9 +449,9 @@ RecordedSteps::Launch RecordedSteps::collect() {
 }
 
 std::string RecordedSteps::text() const {
-  const PlanMemory& memory = full_.plan->memory();
+  const PlanMemory& memory = plan().memory();
   return cat("steps: recorded, up to ", kMaxSteps, " for each launch, ",
-             full_.plan->call_count() + (update_ ? 2 : 1), " calls each, one block of ",
+             plan().call_count() + (update_ ? 2 : 1), " calls each, one block of ",
              memory.arena_bytes, " bytes (at least ", memory.lower_bound_bytes,
              " are needed), data set of ", data_->bytes(), " bytes on ", device_.str(),
              exchange_ == nullptr

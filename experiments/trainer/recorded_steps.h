@@ -9,6 +9,8 @@
 //   shared       training with several processes: each computes its share of a batch. The sums of
 //                losses, running statistics and gradients over all processes are recorded too
 //                (optim/gradient_exchange.h). Every process records the same sums.
+//   accumulating gradient accumulation: next batch · forward · loss · backward for each micro-batch
+//                of a step, then the rest of the step
 //
 // The data set is on the device (datasets/device_data.h), and so is everything that changes from
 // step to step: the start of the batch, the scalars of the update rule, the step number for
@@ -104,22 +106,28 @@ class CONVSCOPE_API RecordedSteps {
   // Waits for the oldest launch in flight and returns its results.
   Launch collect();
 
-  const StepPlan& plan() const { return *full_.plan; }  // for a full batch
+  // Returns the graph for a full batch, or for its first micro-batch.
+  const StepPlan& plan() const { return *full_.front().plan; }
   std::int64_t data_bytes() const { return data_->bytes(); }
   // Returns a description of the recordings. By default, a recording lets adjacent kernels overlap
   // (programmatic dependent launch).
   std::string text() const;  // one line for the log
 
  private:
+  // What this process computes at once: its share of a batch, or a micro-batch of this share.
+  struct Chunk {
+    std::int64_t first = 0;          // its first image in the batch
+    std::int64_t batch = 0;          // its images
+    std::shared_ptr<StepPlan> plan;  // null: no images. Chunks of equal size share graph and x.
+    Tensor x;
+  };
   // The recordings and tensors for one batch size.
   struct Form {
-    std::int64_t whole = 0;          // images of a batch; 0: this batch size does not occur
-    std::int64_t first = 0;          // first image of this process
-    std::int64_t batch = 0;          // images of this process
-    std::unique_ptr<StepPlan> plan;  // null: no images in this process
-    Tensor x;
+    std::int64_t whole = 0;  // images of a batch; 0: this batch size does not occur
+    std::vector<Chunk> chunks;
     bool ran = false;                 // ran once unrecorded: kernels and libraries are loaded
     std::map<int, void*> recordings;  // by number of steps; 0: one timed step
+    const Chunk& front() const { return chunks.front(); }
   };
   // Host memory of a launch in flight; there are several, so that the device never waits.
   struct Slot {
@@ -135,13 +143,17 @@ class CONVSCOPE_API RecordedSteps {
   void scale_loss(LossScale& loss_scale);
   std::string prepare();  // "" or why the steps cannot be recorded
   bool plan_form(Form& form, std::int64_t whole, std::string* why_not);
-  void queue_calls(Form& form, int steps) const;
+  bool plan_chunk(Form& form, Chunk& chunk, std::string* why_not) const;
+  template <class Body>
+  void for_each_plan(const Body& body) const;
+  void queue_calls(Form& form, int steps, bool watched) const;
+  void queue_chunk(const Form& form, int step, const Chunk& chunk) const;
   bool joins_update(const Form& form, int step, const UpdateGate& gate,
                     DeviceLossScale* scale) const;
-  void queue_shared_backward(const Form& form) const;
+  void queue_shared_backward(const Form& form, const Chunk& chunk) const;
   const float* loss_of(const Form& form) const;
   BatchGather batch_gather(const Form& form, int step) const;
-  void next_batch(const Form& form, int step, bool gathers) const;
+  void next_batch(const Form& form, int step, const Chunk* chunk) const;
   void launch(Form& form, int steps, bool watched);
 
   Module& model_;

@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "experiments/trainer/evaluation/evaluator.h"
+#include "experiments/trainer/ranks/shared_training.h"
 #include "experiments/trainer/recorded_steps.h"
 #include "experiments/trainer/train_step.h"
 #include "framework/random.h"
@@ -135,12 +136,13 @@ double rate(std::int64_t step) { return 0.05 / static_cast<double>(1 + step); }
 // Trains with recorded steps from `step` to the end of `epochs` epochs. One launch of the recording
 // replays at most `most` steps.
 std::vector<StepOutcome> train_recorded(const Network& net, std::int64_t step, std::int64_t epochs,
-                                        int most, double clip_norm = 0,
-                                        LossScale* scale = nullptr) {
+                                        int most, double clip_norm = 0, LossScale* scale = nullptr,
+                                        int chunks = 1) {
   Loader loader = loader_of();
+  const auto exchange = exchange_of(*net.model, cuda(), {.chunks = chunks});
   std::string why;
   const auto steps = RecordedSteps::make(*net.model, net.optimizer.get(), clip_norm, loader, cuda(),
-                                         &why, {}, nullptr, scale);
+                                         &why, {}, exchange.get(), scale);
   EXPECT_NE(steps, nullptr) << why;
   std::vector<StepOutcome> out;
   if (!steps) return out;
@@ -164,10 +166,12 @@ std::vector<StepOutcome> train_recorded(const Network& net, std::int64_t step, s
 // Trains like train_recorded(), but takes batches from the loader and runs one step at a time.
 // Stops before step `until`.
 std::vector<StepResult> train_stepwise(const Network& net, Device device, std::int64_t until,
-                                       bool plans, double clip_norm = 0,
-                                       LossScale* scale = nullptr) {
+                                       bool plans, double clip_norm = 0, LossScale* scale = nullptr,
+                                       int chunks = 1) {
   Loader loader = loader_of();
   TrainStep train_step(*net.model, *net.optimizer, clip_norm, device, 0, plans);
+  const auto exchange = exchange_of(*net.model, device, {.chunks = chunks});
+  if (exchange) train_step.share(exchange.get(), {.chunks = chunks}, nullptr);
   if (scale != nullptr) train_step.scale_loss(scale);
   std::vector<StepResult> out;
   std::int64_t step = 0;
@@ -285,6 +289,34 @@ TEST_F(RecordedStepsOnCuda, draw_the_dropout_and_the_statistics_of_the_step) {
     train_stepwise(planned, cuda(), 12, /*plans=*/true);
     expect_same_weights(recorded, planned);
   }
+}
+
+// A batch has 8 images, or 6 at the end of an epoch, so the micro-batches have different sizes.
+TEST_F(RecordedStepsOnCuda, accumulate_like_planned_steps) {
+  for (const int chunks : {2, 3, 4}) {
+    SCOPED_TRACE(chunks);
+    const Network recorded = network(cuda(), with_batch_norm_and_dropout(), "adam");
+    const Network planned = network(cuda(), with_batch_norm_and_dropout(), "adam");
+    const auto got = train_recorded(recorded, 0, 2, RecordedSteps::kMaxSteps, 0.5, nullptr, chunks);
+    const auto want = train_stepwise(planned, cuda(), 12, /*plans=*/true, 0.5, nullptr, chunks);
+    ASSERT_EQ(got.size(), want.size());
+    for (std::size_t i = 0; i < want.size(); ++i) {
+      // The device adds the losses of micro-batches in f32.
+      EXPECT_NEAR(static_cast<double>(got[i].loss), want[i].loss, 1e-6 * want[i].loss) << i;
+      EXPECT_EQ(got[i].correct, want[i].correct) << i;
+    }
+    expect_same_weights(recorded, planned);
+  }
+}
+
+TEST_F(RecordedStepsOnCuda, accumulate_with_a_loss_scale) {
+  const Network recorded = network(cuda(), lenet());
+  const Network planned = network(cuda(), lenet());
+  LossScale scales[2];
+  train_recorded(recorded, 0, 2, RecordedSteps::kMaxSteps, 0, &scales[0], 2);
+  train_stepwise(planned, cuda(), 12, /*plans=*/true, 0, &scales[1], 2);
+  EXPECT_EQ(scales[0].scale(), scales[1].scale());
+  expect_same_weights(recorded, planned);
 }
 
 // Tests fp16/bf16 networks: one with NHWC images and a dropout that runs on f32 NCHW images, and

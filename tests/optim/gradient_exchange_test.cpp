@@ -159,11 +159,39 @@ TEST(GradientExchange, ChunksAreAddedAsATree) {
   EXPECT_EQ(sizes.size(), 2u) << "one sum travels for the averages, one for the bucket";
 }
 
+// Three micro-batches of 1, 2 and 1 images.
+TEST(GradientExchange, ChunksInAnyOrderAreAddedInSequence) {
+  const std::vector<float> terms = {1.5f, 3e7f, -2.7e7f};
+  const std::vector<float> weights = {0.25f, 0.5f, 0.25f};
+  Network net({4});
+  std::vector<std::int64_t> sizes;
+  GradientExchange exchange(std::make_unique<NotingReducer>(sizes, 1.0f), net.parameters,
+                            {net.average}, {.chunks = 3});
+  for (int step = 0; step < 2; ++step) {
+    sizes.clear();
+    exchange.begin_step();
+    float sum = 0;
+    for (std::size_t i = 0; i < terms.size(); ++i) {
+      net.average.data<float>()[0] = terms[i];
+      net.parameters[0].variable.zero_grad();
+      exchange.begin_backward(weights[i]);
+      net.assign(0, terms[i]);
+      exchange.ready(net.parameters[0].variable);
+      exchange.end_backward();
+      sum += weights[i] * terms[i];
+    }
+    exchange.finish();
+    EXPECT_EQ(net.gradient(0), sum);
+    EXPECT_EQ(net.average.data<float>()[0], sum);
+    EXPECT_EQ(sizes.size(), 2u) << "one sum travels for the averages, one for the bucket";
+  }
+}
+
 TEST(GradientExchange, RefusesWhatItCannotSum) {
   std::vector<std::int64_t> sizes;
   const auto make = [&](std::vector<OptimParameter> parameters, int chunks) {
     GradientExchange exchange(std::make_unique<NotingReducer>(sizes, 1.0f), std::move(parameters),
-                              {}, {.chunks = chunks});
+                              {}, {.order = SumOrder::tree, .chunks = chunks});
   };
   EXPECT_THROW(make({}, 1), Error);
   EXPECT_THROW(make(Network({4}).parameters, 3), Error);

@@ -20,8 +20,8 @@ std::int64_t batch_of(const ExperimentConfig& config, const ForecastQuestion& qu
 }
 
 int chunks_of(const ExperimentConfig& config, int processes) {
-  return config.train.deterministic_ranks ? static_cast<int>(config.train.rank_parts) / processes
-                                          : 1;
+  return static_cast<int>(config.train.deterministic_ranks ? config.train.rank_parts / processes
+                                                           : config.train.accumulate);
 }
 
 }  // namespace
@@ -40,7 +40,7 @@ std::vector<int> forecast_processes(const ExperimentConfig& config,
   for (int p = 1; p < question.ranks; p *= 2) out.push_back(p);
   if (!fixed || (question.ranks & (question.ranks - 1)) == 0) out.push_back(question.ranks);
   const auto left_out = [&](int p) {
-    return fixed ? p > parts : !question.keep_share && p > batch;
+    return fixed ? p > parts : !question.keep_share && p * config.train.accumulate > batch;
   };
   stopped.clear();
   if (std::ranges::any_of(out, left_out)) {

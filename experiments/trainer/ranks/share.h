@@ -4,9 +4,9 @@
 //   parts = processes * chunks        part p of a batch of n images: first_of_part(n, p, parts)
 //   a process computes `chunks` adjacent parts, one after the other
 //
-// Without `train.deterministic_ranks`, a process computes one part, and a single process the whole
-// batch. The key fixes the number of parts, so that the sums over parts use the same tree for any
-// number of processes.
+// A process computes `train.accumulate` parts, by default one: a single process then computes the
+// whole batch at once. `train.deterministic_ranks` fixes the number of parts of all processes
+// together, so that the sums over parts use the same tree for any number of processes.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ namespace convscope {
 
 struct Share {
   ProcessGroup* group = nullptr;  // null: one process
-  int chunks = 1;                 // of this process, a power of two
+  int chunks = 1;                 // of this process, computed in turn
   SumOrder order = SumOrder::any;
   std::int64_t bucket_bytes = std::int64_t{4} << 20;
 

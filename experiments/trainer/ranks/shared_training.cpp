@@ -8,6 +8,7 @@
 #include <cstring>
 #include <utility>
 
+#include "experiments/config/build.h"
 #include "experiments/trainer/signals.h"
 #include "experiments/trainer/trainer.h"
 #include "framework/int_math.h"
@@ -26,18 +27,21 @@ bool is_power_of_two(std::int64_t n) { return n > 0 && (n & (n - 1)) == 0; }
 // The reducer of a single process that computes its batches in chunks. It exchanges nothing.
 class AloneReducer final : public Reducer {
  public:
+  explicit AloneReducer(SumOrder order) : order_(order) {}
   void sum(const Tensor&, float) override {}  // the terms already contain the weights
   void join() override {}
+  bool is_recordable() const override { return order_ == SumOrder::any; }
   std::string text() const override { return "one process"; }
+
+ private:
+  SumOrder order_;
 };
 
 // Returns the batch norm statistics of one process's images.
 std::vector<Tensor> running_statistics(const Module& model) {
   std::vector<Tensor> out;
   for (const NamedTensor& buffer : model.buffers()) {
-    if (buffer.name.ends_with("running_mean") || buffer.name.ends_with("running_var")) {
-      out.push_back(buffer.tensor);
-    }
+    if (is_running_statistic(buffer.name)) out.push_back(buffer.tensor);
   }
   return out;
 }
@@ -62,6 +66,33 @@ std::int64_t batches_of(std::int64_t images, std::int64_t batch_size) {
   return ceil_div(images, batch_size);
 }
 
+// Refuses configs that look at whole batches. `key` makes a process compute a batch in parts.
+void refuse_whole_batches(const ExperimentConfig& config, const char* key) {
+  const auto refuse_because = [&](const char* expected, const char* why) {
+    refuse(cat("expected ", expected, ", because ", key, " computes a batch in parts and ", why,
+               "; leave ", key, " out"));
+  };
+  if (config.quant) {
+    refuse_because("a network without quantisers", "a quantiser calibrates on whole batches");
+  }
+  if (!config.sparsity.values().empty() &&
+      parse_sparsity(config.sparsity).method == PruneMethod::rigl) {
+    refuse_because("another method than rigl", "rigl looks at the gradient of a whole batch");
+  }
+}
+
+// Gradient accumulation: each process computes its share of a batch as `train.accumulate` parts.
+Share accumulating_share(const ExperimentConfig& config, ProcessGroup* group) {
+  if (config.train.deterministic_ranks) {
+    refuse(
+        cat("expected either train.accumulate or train.deterministic_ranks, because the second "
+            "already computes a batch as train.rank_parts micro-batches, got accumulate ",
+            config.train.accumulate, "; set train.rank_parts instead"));
+  }
+  refuse_whole_batches(config, "train.accumulate");
+  return {.group = group, .chunks = static_cast<int>(config.train.accumulate)};
+}
+
 Share deterministic_share(const ExperimentConfig& config, ProcessGroup* group) {
   const std::int64_t parts = config.train.rank_parts;
   Share share{.group = group, .order = SumOrder::tree};
@@ -77,19 +108,7 @@ Share deterministic_share(const ExperimentConfig& config, ProcessGroup* group) {
                share.size(), " processes"));
   }
   share.chunks = static_cast<int>(parts) / share.size();
-  if (config.quant) {
-    refuse(
-        "expected a network without quantisers, because train.deterministic_ranks computes a "
-        "batch in parts and a quantiser calibrates on whole batches; leave "
-        "train.deterministic_ranks out");
-  }
-  if (!config.sparsity.values().empty() &&
-      parse_sparsity(config.sparsity).method == PruneMethod::rigl) {
-    refuse(
-        "expected another method than rigl, because train.deterministic_ranks computes a batch "
-        "in parts and rigl looks at the gradient of a whole batch; leave "
-        "train.deterministic_ranks out");
-  }
+  refuse_whole_batches(config, "train.deterministic_ranks");
   return share;
 }
 
@@ -118,7 +137,11 @@ HookPointer rank_hook(Training& run) { return std::make_unique<Ranks>(run); }
 
 Share share_of(const ExperimentConfig& config, ProcessGroup* group) {
   Share share{.group = group};
-  if (config.train.deterministic_ranks) share = deterministic_share(config, group);
+  if (config.train.accumulate > 1) {
+    share = accumulating_share(config, group);
+  } else if (config.train.deterministic_ranks) {
+    share = deterministic_share(config, group);
+  }
   share.bucket_bytes = std::llround(config.train.bucket_mib * 1024 * 1024);
   if (share.parts() > config.data.batch_size) {
     refuse(cat("expected at least as many images in a batch as it has parts, got data.batch_size ",
@@ -140,7 +163,7 @@ std::unique_ptr<GradientExchange> exchange_of(Module& model, Device device, cons
   }
   std::unique_ptr<Reducer> reducer = share.group != nullptr
                                          ? make_reducer(*share.group, device, share.order)
-                                         : std::make_unique<AloneReducer>();
+                                         : std::make_unique<AloneReducer>(share.order);
   return std::make_unique<GradientExchange>(
       std::move(reducer), std::move(parameters), running_statistics(model),
       ExchangeOptions{

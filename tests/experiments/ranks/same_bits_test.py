@@ -30,6 +30,10 @@ class SameBits(harness.Case):
     def test_dynamic_graph_adam_and_clipping(self):
         self.check_same_bits([*LAYERS, "train.plan=false", "optim={type: adam, clip_grad_norm: 0.5}"], (1, 2, 4))
 
+    def test_slow_weights(self):
+        # 13 updates in an epoch: Lookahead has its last move before the end of the run.
+        self.check_same_bits([*LAYERS, "optim={type: sgdw, ema: {decay: 0.9}, lookahead: {k: 3}}"], (1, 2, 4))
+
     def test_augmented(self):
         self.check_same_bits(["data.augment={crop_padding: 2, mirror: true}"], (1, 2))
 
@@ -79,6 +83,14 @@ class SameWithinRounding(harness.Case):
 
     def test_dynamic_graph(self):
         self.check_close(["train.plan=false"], (2,))
+
+    def test_accumulation(self):
+        # 1 process computes 3 micro-batches, 2 processes 6 of 8 images, 4 processes 12.
+        self.check_close(["train.accumulate=3"], (1, 2, 4))
+        whole = self.train("whole", 0, self.STEPS)
+        parts = self.train("parts", 0, [*self.STEPS, "train.accumulate=3"])
+        self.assertLess(largest_difference(tensors(whole), tensors(parts)), 1e-4)
+        self.assertNotEqual(weights(whole), weights(parts))
 
     def test_fewer_test_batches_than_processes(self):
         self.check_close(["data={set: synthetic_digits, train_size: 240, test_size: 40, batch_size: 48}"], (2,))
