@@ -110,7 +110,7 @@ void GradientExchange::begin_backward(float weight) {
 }
 
 // Adds the gradients of this process's chunks of the batch, then sends the sum. In tree order, the
-// partial sums are merged like carries in a binary counter: chunk 1 is added to chunk 0, chunk 3 to
+// partial sums are merged like carries in a binary counter. Chunk 1 is added to chunk 0, chunk 3 to
 // chunk 2, the sum of chunks 2 and 3 to the sum of chunks 0 and 1, and so on.
 // Otherwise each chunk is added to the sum of the chunks before it, which needs one partial sum.
 void GradientExchange::send(const Tensor& data, std::vector<Tensor>& partial) {

@@ -197,7 +197,7 @@ class Resolver {
   void read_block(Map& top, const std::string& name, const Keys<Block>& keys, Block& block) {
     const Node* node = top.map_at(name);
     if (node == nullptr) return;
-    Map map(*this, *node, name);
+    Map map(*this, *node, joined(top.path(), name));
     read_keys(map, keys, block);
     map.refuse_the_rest();
   }
@@ -530,30 +530,15 @@ class Resolver {
     read_keys(map, optim_keys(), config_.optim);
     read_options(map, optimizer_types(), config_.optim.type, "type", config_.optim.options);
     const Node::Entry* const lr = map.node().find("lr");
+    const bool has_lr = lr != nullptr && lr->value.kind != Node::Kind::null;
     const OptimizerType* const type = optimizer_types().find(config_.optim.type);
-    if (type != nullptr && (lr == nullptr || lr->value.kind == Node::Kind::null)) {
-      config_.optim.lr = type->lr;
-    }
+    if (type != nullptr && !has_lr) config_.optim.lr = type->lr;
     const Node* schedule = map.map_at("schedule");
     read_schedule(schedule != nullptr ? *schedule : nothing);
-    read_within(map, "ema", ema_keys(), config_.optim.ema, "decay");
-    read_within(map, "lookahead", lookahead_keys(), config_.optim.lookahead, "k");
+    read_block(map, "ema", ema_keys(), config_.optim.ema);
+    read_block(map, "lookahead", lookahead_keys(), config_.optim.lookahead);
     if (const Node::Entry* groups = map.take("groups")) read_groups(groups->value);
     map.refuse_the_rest();
-  }
-
-  // Reads a block within `optim`, which needs the key `needed`.
-  template <class Block>
-  void read_within(Map& optim, const std::string& name, const Keys<Block>& keys, Block& block,
-                   const char* needed) {
-    const Node* const node = optim.map_at(name);
-    if (node == nullptr) return;
-    Map map(*this, *node, cat("optim.", name));
-    read_keys(map, keys, block);
-    map.refuse_the_rest();
-    if (!node->entries.empty() && node->find(needed) == nullptr) {
-      mistakes_.add(node->origin, cat("optim.", name, ": expected a ", needed, ", got none"));
-    }
   }
 
   void read_schedule(const Node& node) {
