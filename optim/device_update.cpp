@@ -126,6 +126,7 @@ void DeviceUpdate::launch(int step, const UpdateGate& gate) const {
   CONVSCOPE_CHECK(step >= 0 && step < p.most_steps, kName, "expected a step in [0,", p.most_steps,
                   "), got ", step);
   const auto* const scalars = static_cast<const UpdateScalars*>(p.scalars.raw_data());
+  p.optimizer.queue_directions();
   recorded_update_kernel.get(p.device)(p.table, scalars + static_cast<std::size_t>(step) * p.rows,
                                        gate);
 }
@@ -136,7 +137,7 @@ std::unique_ptr<JoinedUpdate> DeviceUpdate::joined(int step, const UpdateGate& g
                   "), got ", step);
   const auto* scalars = static_cast<const UpdateScalars*>(p.scalars.raw_data()) +
                         static_cast<std::size_t>(step) * p.rows;
-  if (p.table.has_slow_weights()) return nullptr;
+  if (p.table.has_slow_weights() || p.optimizer.has_directions()) return nullptr;
   auto out = std::make_unique<JoinedUpdate>(
       JoinedUpdate{.rows = {}, .rule = p.table.rule(), .gate = gate});
   for (const UpdateRow& row : p.table.rows()) {

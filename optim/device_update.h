@@ -45,8 +45,8 @@ class CONVSCOPE_API DeviceUpdate {
   // when one of the flags of `gate` is not 0.
   void launch(int step, const UpdateGate& gate = {}) const;
   // Returns the update of step `step` for kernels that compute gradients and update the weights at
-  // once. Returns null when a parameter is not f32, because such kernels support f32 only, and with
-  // averages or Lookahead (slow_weights.h).
+  // once. Returns null when a parameter is not f32, because such kernels support f32 only, with
+  // averages or Lookahead (slow_weights.h), and with Muon.
   std::unique_ptr<JoinedUpdate> joined(int step, const UpdateGate& gate = {}) const;
   // Queues the division of all gradients by the scale, before clip(). Sets scale->overflow when a
   // gradient is not finite.

@@ -15,8 +15,9 @@
 namespace convscope {
 
 struct OptimParameter {
-  std::string name;   // "c1.weight"
-  Variable variable;  // a leaf that requires a gradient
+  std::string name;     // "c1.weight"
+  Variable variable;    // a leaf that requires a gradient
+  bool is_end = false;  // the weight of the first or the last layer
 };
 
 // Parameters that share their settings.
@@ -51,6 +52,10 @@ class CONVSCOPE_API Optimizer {
   // With `counts`, counts the step as done. Returns false when this optimiser does not support
   // recorded steps.
   virtual bool list_step(double lr, bool counts, UpdateTable& table);
+  // Queues work before the update kernel that reads gradients, such as the products of Muon. The
+  // call may be recorded. An optimiser without such work returns false from has_directions().
+  virtual void queue_directions() {}
+  virtual bool has_directions() const { return false; }
   // Returns the state for checkpoints: all tensors on which the next step depends, except the
   // parameters. The tensors are not copies; loading a checkpoint writes into them.
   virtual std::vector<OptimState> state() = 0;

@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "optim/orthogonalize.h"
 #include "optim/update.h"
 
 namespace convscope {
@@ -28,6 +29,11 @@ class RuleOptimizer final : public Optimizer {
         for (std::size_t k = 0; k < states_; ++k) {
           tensors_.push_back({cat(Rule::kStateNames[k], ".", parameter.name),
                               Tensor::zeros(w.shape(), w.dtype(), w.device())});
+        }
+        if (is_matrix(parameter)) {
+          const OptimState* const own = tensors_.data() + tensors_.size() - states_;
+          orthogonalizer_.add(own[0].tensor, own[1].tensor);
+          matrices_.push_back(parameter.variable);
         }
         ++count;
       }
@@ -58,6 +64,12 @@ class RuleOptimizer final : public Optimizer {
         if (step != last) scalars.set(rule_.scalars(step));
         last = step;
         row->scalars = scalars;
+        if constexpr (kHasMatrices) {
+          const Tensor& w = parameter.variable.value();
+          if (is_matrix(parameter)) {
+            row->scalars.set(rule_.matrix_scalars(step, w.dim(0), w.numel() / w.dim(0)));
+          }
+        }
         for (std::size_t k = 0; k < states_; ++k) row->state[k] = own[k].tensor.raw_data();
         if (counts) done = step.t;
       }
@@ -65,14 +77,39 @@ class RuleOptimizer final : public Optimizer {
     return true;
   }
 
+  bool has_directions() const override { return !matrices_.empty(); }
+
+  void queue_directions() override {
+    if constexpr (kHasMatrices) {
+      for (std::size_t i = 0; i < matrices_.size(); ++i) {
+        const Tensor& dw = matrices_[i].state()->grad;
+        if (dw.defined()) orthogonalizer_.run(i, dw.raw_data(), rule_.look_ahead());
+      }
+    }
+  }
+
   void step(double lr) override {
     list_step(lr, /*counts=*/true, table_);
+    queue_directions();
     if (!table_.rows().empty()) update_kernel.get(table_.device())(table_);
   }
 
   std::vector<OptimState> state() override { return tensors_; }
 
  private:
+  static constexpr bool kHasMatrices = requires(const Rule& rule, const UpdateStep& step) {
+    rule.matrix_scalars(step, 1, 1);
+  };
+
+  // Returns whether a parameter moves by an orthogonalised direction (orthogonalize.h).
+  bool is_matrix(const OptimParameter& parameter) const {
+    if constexpr (kHasMatrices) {
+      const Tensor& w = parameter.variable.value();
+      return w.rank() >= 2 && w.numel() > 0 && (!parameter.is_end || rule_.end_layers);
+    }
+    return false;
+  }
+
   static const Options& checked(const Options& options) {
     for (const OptionField& field : Rule::fields()) {
       const std::string refusal = refusal_of(field, options.get(field.name));
@@ -87,6 +124,8 @@ class RuleOptimizer final : public Optimizer {
   int index_;
   std::size_t states_ = Rule::kStates;
   std::vector<OptimState> tensors_;  // `states_` tensors for each parameter; then the counts
+  std::vector<Variable> matrices_;
+  Orthogonalizer orthogonalizer_;
   UpdateTable table_;
 };
 

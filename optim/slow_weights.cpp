@@ -58,8 +58,12 @@ class SlowWeights final : public Optimizer {
     return true;
   }
 
+  void queue_directions() override { fast_->queue_directions(); }
+  bool has_directions() const override { return fast_->has_directions(); }
+
   void step(double lr) override {
     list_step(lr, /*counts=*/true, table_);
+    queue_directions();
     if (!table_.rows().empty()) update_kernel.get(table_.device())(table_);
   }
 

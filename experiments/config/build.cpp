@@ -181,6 +181,21 @@ bool is_running_statistic(std::string_view buffer) {
   return buffer.ends_with("running_mean") || buffer.ends_with("running_var");
 }
 
+namespace {
+
+// Returns the names of the first and the last weight with two or more axes.
+std::pair<std::string, std::string> end_weights(const Module& model) {
+  std::pair<std::string, std::string> out;
+  for (const NamedParameter& parameter : model.parameters()) {
+    if (parameter.variable.value().rank() < 2) continue;
+    if (out.first.empty()) out.first = parameter.name;
+    out.second = parameter.name;
+  }
+  return out;
+}
+
+}  // namespace
+
 std::unique_ptr<Optimizer> build_optimizer(const ExperimentConfig& config, const Module& model) {
   const OptimConfig& optim = config.optim;
   std::vector<ParameterGroup> groups;
@@ -215,8 +230,10 @@ std::unique_ptr<Optimizer> build_optimizer(const ExperimentConfig& config, const
 
   std::vector<OptimParameter> all;
   std::vector<std::string> names;
+  const auto [first, last] = end_weights(model);
   for (const NamedParameter& parameter : model.parameters()) {
-    all.push_back({parameter.name, parameter.variable});
+    const bool is_end = parameter.name == first || parameter.name == last;
+    all.push_back({parameter.name, parameter.variable, is_end});
     names.push_back(parameter.name);
     std::size_t i = 0;
     while (i < optim.groups.size() && !fits_glob(optim.groups[i].match, parameter.name)) ++i;

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <new>
 
+#include "optim/slow_weights.h"
 #include "tests/optim/optim_cases.h"
 
 namespace {
@@ -37,6 +38,14 @@ TEST(Optimizer, AllocatesNothingInARepeatedStep) {
   for (const std::string& name : optimizer_types().names()) {
     optimizers.push_back(make_optimizer(name, groups));
   }
+  // Muon orthogonalises matrices, and their averages follow.
+  ParameterGroup matrix;
+  const Tensor w = Tensor::full({40, 24}, 0.5, DType::f32);
+  matrix.parameters = {{"matrix", Variable(w, true)}};
+  matrix.parameters[0].variable.state()->grad = Tensor::full({40, 24}, 0.25, DType::f32);
+  matrix.parameters[0].variable.state()->grad_is_zero = false;
+  optimizers.push_back(
+      with_slow_weights(make_optimizer("muon", {matrix}), {}, {.decay = 0.9, .k = 2}));
   const auto step = [&] {
     clip_gradient_norm(all, 0.5);
     for (const auto& optimizer : optimizers) optimizer->step(0.1);

@@ -58,6 +58,12 @@ Rule lion_rule(double beta1, double beta2) {
   };
 }
 
+// Vectors are updated by AdamW.
+Rule muon_rule_of_vectors(double adam_lr) {
+  return [=, adam = adam_rule(0.9, 0.95, true)](Element& e, double dw, double lr, double decay,
+                                                int t) { adam(e, dw, lr * adam_lr, decay, t); };
+}
+
 constexpr int kSteps = 20;
 double rate_at(int step) { return 0.05 / (1 + step); }
 
@@ -113,7 +119,8 @@ std::vector<Case> cases() {
           test_case("sgdw", {{"nesterov", true}}, sgd_rule(0.9, 0, true, true)),
           test_case("adam", {{"beta1", 0.8}, {"beta2", 0.95}}, adam_rule(0.8, 0.95, false)),
           test_case("adamw", {{"beta2", 0.99}}, adam_rule(0.9, 0.99, true)),
-          test_case("lion", {{"beta1", 0.8}}, lion_rule(0.8, 0.99))};
+          test_case("lion", {{"beta1", 0.8}}, lion_rule(0.8, 0.99)),
+          test_case("muon", {{"adam_lr", 0.5}}, muon_rule_of_vectors(0.5))};
 }
 
 TEST(Optimizer, FollowsTheFormulasOverTwentyStepsInDouble) {
@@ -355,7 +362,7 @@ TEST(Optimizer, NamesTheParametersThatGroupsMissOrShare) {
 
 TEST(Optimizer, IsBuiltFromTheRegistryWithItsDefaults) {
   EXPECT_EQ(optimizer_types().names(),
-            (std::vector<std::string>{"adam", "adamw", "lion", "sgd", "sgdw"}));
+            (std::vector<std::string>{"adam", "adamw", "lion", "muon", "sgd", "sgdw"}));
   for (const auto& [name, type] : optimizer_types().entries()) {
     const std::unique_ptr<Optimizer> optimizer =
         type.build(noisy_groups(DType::f32), Options(type.fields));

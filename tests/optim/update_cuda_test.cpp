@@ -55,6 +55,7 @@ const Case kCases[] = {{"sgd", {{"momentum", 0.0}}},
                        {"adamw", {}},
                        {"lion", {}},
                        {"sgdw", {{"nesterov", true}}},
+                       {"muon", {}},
                        {"sgd", {}, {.decay = 0.75}},
                        {"adamw", {}, {.decay = 0.5, .k = 2, .alpha = 0.25}}};
 
@@ -176,6 +177,56 @@ TEST_F(UpdateOnCuda, MakesTheSameStepsFromARecording) {
     backend.synchronize(device.index);
     backend.free_recording(device.index, recording);
   }
+}
+
+// A wide and a tall matrix, the weights of a convolution, and a vector. The average follows.
+std::vector<ParameterGroup> matrices_on(Device device) {
+  std::vector<ParameterGroup> groups = {{.name = "all", .parameters = {}, .weight_decay = 0.01}};
+  const Shape shapes[] = {{20, 50}, {70, 33}, {16, 3, 3, 3}, {30}};
+  std::uint64_t seed = 40;
+  for (const Shape& shape : shapes) {
+    const Tensor w = normal(shape, DType::f32, ++seed).to(device);
+    groups[0].parameters.push_back({cat("p", seed), Variable(w, true)});
+  }
+  return groups;
+}
+
+TEST_F(UpdateOnCuda, OrthogonalisesLikeTheCpuAlsoRecorded) {
+  const Device device = testing::cuda();
+  const DeviceBackend& backend = backend_of(device);
+  const auto make = [](Device where) {
+    return with_slow_weights(make_optimizer("muon", matrices_on(where), {}), {}, {.decay = 0.5});
+  };
+  const auto want = make(Device{});
+  const auto got = make(device);
+  const auto recorded = make(device);
+  for (const auto& optimizer : {want.get(), got.get(), recorded.get()}) {
+    give_gradients(*optimizer, 0);
+    optimizer->step(0.02);
+  }
+  DeviceUpdate update(*recorded, device, 2);
+  EXPECT_EQ(update.joined(0), nullptr);
+  backend.begin_recording(device.index);
+  update.launch(0);
+  update.launch(1);
+  void* const recording = backend.end_recording(device.index);
+  for (const double rate : {0.03, 0.01}) {
+    want->step(rate);
+    got->step(rate);
+  }
+  const double rates[] = {0.03, 0.01};
+  update.upload(rates, 2);
+  backend.replay(device.index, recording);
+  // The iteration multiplies the rounding errors of its products by up to 500.
+  expect_same_weights(*got, *want, {.absolute = 2e-5, .relative = 2e-5});
+  expect_same_weights(*recorded, *got, {});
+  const auto averages = recorded->averages();
+  for (std::size_t i = 0; i < averages.size(); ++i) {
+    EXPECT_TRUE(testing::same_bits(averages[i].average.to(Device{}),
+                                   got->averages()[i].average.to(Device{})));
+  }
+  backend.synchronize(device.index);
+  backend.free_recording(device.index, recording);
 }
 
 TEST_F(UpdateOnCuda, NoticesThatAGradientHasMoved) {
