@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "experiments/config/document.h"
+#include "experiments/config/resolve.h"
 #include "framework/check.h"
 #include "framework/registry.h"
 
@@ -64,6 +65,12 @@ void Mistakes::throw_if_any() const {
     lines.push_back(cat("... and ", all - kMaxLines, " more"));
   }
   fail(ErrorKind::kConfig, "config", join(lines, "\n"));
+}
+
+std::string sentence_of(const Error& error) {
+  const std::string text = error.what();
+  const std::size_t end = text.find("] ");
+  return end == std::string::npos ? text : text.substr(end + 2);
 }
 
 }  // namespace convscope::config

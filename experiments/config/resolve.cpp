@@ -193,13 +193,17 @@ class Resolver {
     }
   }
 
+  // A block with other keys, but without the key `needed`, would do nothing.
   template <class Block>
-  void read_block(Map& top, const std::string& name, const Keys<Block>& keys, Block& block) {
+  void read_block(Map& top, const std::string& name, const Keys<Block>& keys, Block& block,
+                  const std::string& needed = "") {
     const Node* node = top.map_at(name);
     if (node == nullptr) return;
     Map map(*this, *node, joined(top.path(), name));
     read_keys(map, keys, block);
     map.refuse_the_rest();
+    if (needed.empty() || node->entries.empty() || node->find(needed) != nullptr) return;
+    mistakes_.add(node->origin, cat(map.path(), ": expected the key '", needed, "', got none"));
   }
 
   void missing(const Map& map, const OptionField& field) {
@@ -535,8 +539,8 @@ class Resolver {
     if (type != nullptr && !has_lr) config_.optim.lr = type->lr;
     const Node* schedule = map.map_at("schedule");
     read_schedule(schedule != nullptr ? *schedule : nothing);
-    read_block(map, "ema", ema_keys(), config_.optim.ema);
-    read_block(map, "lookahead", lookahead_keys(), config_.optim.lookahead);
+    read_block(map, "ema", ema_keys(), config_.optim.ema, "decay");
+    read_block(map, "lookahead", lookahead_keys(), config_.optim.lookahead, "k");
     if (const Node::Entry* groups = map.take("groups")) read_groups(groups->value);
     map.refuse_the_rest();
   }
@@ -584,12 +588,6 @@ class Resolver {
 };
 
 }  // namespace
-
-std::string sentence_of(const Error& error) {
-  const std::string text = error.what();
-  const std::size_t end = text.find("] ");
-  return end == std::string::npos ? text : text.substr(end + 2);
-}
 
 ExperimentConfig resolve(const Node& root, const std::string& default_name, Mistakes& mistakes) {
   ExperimentConfig config;

@@ -250,7 +250,7 @@ const Keys<EmaConfig>& ema_keys() {
   static const Keys<EmaConfig> keys = {
       key("decay", &EmaConfig::decay,
           "decay of the exponential moving average of the weights, such as 0.999; 0 = no average",
-          {.min = 0, .max = kBelowOne, .required = true}),
+          {.min = 0, .max = kBelowOne}),
       key("evaluate", &EmaConfig::evaluate,
           "evaluations, best.safetensors, model files, eval and export use the average; false: "
           "the trained weights"),
@@ -263,7 +263,7 @@ const Keys<LookaheadConfig>& lookahead_keys() {
       key("k", &LookaheadConfig::k,
           "Lookahead: updates of the fast weights between two updates of the slow weights, such "
           "as 5; 0 = off",
-          {.min = 0, .max = kMaxCount, .required = true}),
+          {.min = 0, .max = kMaxCount}),
       key("alpha", &LookaheadConfig::alpha,
           "Lookahead: how far the slow weights move towards the fast weights, from 0 to 1",
           {.min = 0, .max = 1}),

@@ -79,7 +79,7 @@ TEST(AveragedWeights, HaveKeysInTheConfig) {
   const std::string text = to_yaml(config);
   EXPECT_EQ(to_yaml(parse_config_text(text, "b.yaml")), text);
   EXPECT_EQ(to_yaml(averaging("")).find("  ema:"), std::string::npos);
-  EXPECT_ERROR(ErrorKind::kConfig, "missing key 'optim.lookahead.k'",
+  EXPECT_ERROR(ErrorKind::kConfig, "optim.lookahead: expected the key 'k', got none",
                averaging("lookahead: {alpha: 0.8}"));
   EXPECT_ERROR(ErrorKind::kConfig, "optim.ema.decay", averaging("ema: {decay: 1}"));
 }
