@@ -269,6 +269,11 @@ BatchGather RecordedSteps::batch_gather(const Form& form, int step) const {
   return g;
 }
 
+// Returns the number of parts of a batch over all processes.
+std::int64_t RecordedSteps::parts_of(const Form& form) const {
+  return static_cast<std::int64_t>(loader_.options().parts) * std::ssize(form.chunks);
+}
+
 // Returns the address of the loss. With several processes, this is the loss of the whole batch,
 // which is valid after it has been summed over all processes.
 const float* RecordedSteps::loss_of(const Form& form) const {
@@ -326,7 +331,8 @@ void RecordedSteps::queue_chunk(const Form& form, int step, const Chunk& chunk) 
   if (gather.images == nullptr) next_batch(form, step, &chunk);
   if (chunk.plan) {
     const std::int64_t index = &chunk - &form.front();
-    chunk.plan->set_clock({&as<LaunchStart>(start_)->step, step_of_part(step, index)});
+    chunk.plan->set_clock(
+        {&as<LaunchStart>(start_)->step, step_of_part(step, index, parts_of(form))});
     chunk.plan->set_gather(gather.images != nullptr ? &gather : nullptr);
     chunk.plan->queue_forward();
     chunk.plan->set_gather(nullptr);
@@ -415,7 +421,8 @@ int RecordedSteps::queue(const std::function<double(std::int64_t)>& rate, int mo
   next_slot_ = (next_slot_ + 1) % kSlots;
   const std::int64_t first_part = static_cast<std::int64_t>(loader_.options().part) *
                                   static_cast<std::int64_t>(form.chunks.size());
-  *slot.start = {.step = step_of_part(step_, first_part), .position = batch_ * full_.whole};
+  *slot.start = {.step = step_of_part(step_, first_part, parts_of(form)),
+                 .position = batch_ * full_.whole};
   backend_.copy_from_host(device_.index, start_.raw_data(), slot.start, sizeof(LaunchStart));
   if (update_) {
     std::array<double, kMaxSteps> rates;

@@ -151,6 +151,7 @@ class CONVSCOPE_API RecordedSteps {
   bool joins_update(const Form& form, int step, const UpdateGate& gate,
                     DeviceLossScale* scale) const;
   void queue_shared_backward(const Form& form, const Chunk& chunk) const;
+  std::int64_t parts_of(const Form& form) const;
   const float* loss_of(const Form& form) const;
   BatchGather batch_gather(const Form& form, int step) const;
   void next_batch(const Form& form, int step, const Chunk* chunk) const;

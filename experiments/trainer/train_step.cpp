@@ -285,10 +285,10 @@ StepResult TrainStep::run(const Batch& batch, double lr) {
   const std::int64_t step = model_.step();
   bool timed = false;
   for (int chunk = 0; chunk < share_.chunks; ++chunk) {
-    if (share_.is_shared()) model_.set_step(step_of_part(step, share_.first_part() + chunk));
+    model_.set_step(step_of_part(step, share_.first_part() + chunk, share_.parts()));
     timed = run_part(batch, chunk, result);
   }
-  if (share_.is_shared()) model_.set_step(step);
+  model_.set_step(step);
   read_facts(result);
   if (std::isfinite(result.loss)) {  // otherwise the weights stay unchanged
     result.skipped = !unscale(lr);

@@ -28,11 +28,11 @@ struct Share {
   bool is_shared() const { return parts() > 1; }
 };
 
-// Returns a number that dropout uses instead of the step number to draw its mask. It differs
-// between the parts of a batch, so they get different masks. For part 0 it is the step number
-// itself, so training without parts is not changed.
-constexpr std::int64_t step_of_part(std::int64_t step, std::int64_t part) {
-  return step + (part << 40);
+// Returns the number from which dropout draws its mask for part `part` of a batch in step `step`. It
+// differs between all parts and steps. It stays below 2^32, as dropout requires, and with one part it
+// is the number of the step.
+constexpr std::int64_t step_of_part(std::int64_t step, std::int64_t part, std::int64_t parts) {
+  return step * parts + part;
 }
 
 }  // namespace convscope

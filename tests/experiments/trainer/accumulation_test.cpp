@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // accumulation_test.cpp: tests gradient accumulation, which computes a batch as micro-batches.
 #include <csignal>
+#include <set>
 
 #include "experiments/config/experiment_config.h"
 #include "experiments/trainer/ranks/shared_training.h"
@@ -63,6 +64,18 @@ TEST(Accumulation, FollowsTheWholeBatchUpToRounding) {
 
 TEST(Accumulation, ResumesInTheMiddleOfAnEpochWithTheSameBits) {
   EXPECT_EQ(run_in_chunks(3, 17).weights, run_in_chunks(3).weights);
+}
+
+// Dropout uses the low 32 bits.
+TEST(Accumulation, DrawsOtherDropoutMasksInEachPartAndStep) {
+  std::set<std::uint32_t> seen;
+  for (std::int64_t step = 0; step < 50; ++step) {
+    for (std::int64_t part = 0; part < 12; ++part) {
+      seen.insert(static_cast<std::uint32_t>(step_of_part(step, part, 12)));
+    }
+    EXPECT_EQ(step_of_part(step, 0, 1), step);
+  }
+  EXPECT_EQ(seen.size(), 600u);
 }
 
 const char* const kAccumulating =
