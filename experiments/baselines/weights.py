@@ -7,15 +7,23 @@ import sys
 import numpy as np
 import torch
 
+AVERAGE = "optimizer/average."
+
 
 def read_safetensors(path):
-    """Returns {name: array} of parameters and buffers; the optimiser's state (optimizer/...) is left out."""
+    """Returns {name: array} of parameters and buffers. Averages of the weights (optim.ema) replace the weights if the
+    run is evaluated with them. The rest of the optimiser's state (optimizer/...) is left out."""
     raw = path.read_bytes()
     length = struct.unpack("<Q", raw[:8])[0]
+    entries = json.loads(raw[8:8 + length])
+    config = entries.pop("__metadata__", {}).get("config", "")
+    averages = {} if "\n    evaluate: false" in config else {
+        name.removeprefix(AVERAGE): entry for name, entry in entries.items() if name.startswith(AVERAGE)}
     out = {}
-    for name, entry in json.loads(raw[8:8 + length]).items():
-        if name == "__metadata__" or name.startswith("optimizer/"):
+    for name, entry in entries.items():
+        if name.startswith("optimizer/"):
             continue
+        entry = averages.get(name, entry)
         begin, end = entry["data_offsets"]
         assert entry["dtype"] == "F32", entry
         out[name] = np.frombuffer(raw[8 + length + begin:8 + length + end],
