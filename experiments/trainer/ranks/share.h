@@ -28,9 +28,9 @@ struct Share {
   bool is_shared() const { return parts() > 1; }
 };
 
-// Returns the number from which dropout draws its mask for part `part` of a batch in step `step`. It
-// differs between all parts and steps. It stays below 2^32, as dropout requires, and with one part it
-// is the number of the step.
+// Returns the number from which dropout draws its mask for part `part` of a batch in step `step`.
+// The number differs between all parts and steps. It stays below 2^32, as dropout requires.
+// With one part it is the number of the step.
 constexpr std::int64_t step_of_part(std::int64_t step, std::int64_t part, std::int64_t parts) {
   return step * parts + part;
 }
