@@ -138,6 +138,10 @@ std::string refusal_of(const OptionField& field, const OptionValue& value) {
       return refusal.empty() ? f32_refusal(*real) : refusal;
     }
     case OptionType::text: {
+      const auto* whole = std::get_if<std::int64_t>(&value);
+      if (whole != nullptr && field.max < 1e300) {
+        return range_refusal(field, value, static_cast<double>(*whole));
+      }
       const auto* word = std::get_if<std::string>(&value);
       if (word == nullptr) return wrong_type();
       if (field.choices.empty() || std::ranges::count(field.choices, *word) > 0) return "";

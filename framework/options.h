@@ -32,7 +32,7 @@ struct OptionField {
   bool required = false;
   std::vector<std::string> choices = {};  // text: the permitted words
   double min = -1e300;                    // numbers (each entry of a list): the permitted range
-  double max = 1e300;
+  double max = 1e300;  // a text with a range may also be a whole number: padding: 2
 };
 
 class CONVSCOPE_API Options {

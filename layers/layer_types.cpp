@@ -39,6 +39,8 @@ Options complete_options(const std::vector<OptionField>& fields, const Options& 
     const auto* whole = std::get_if<std::int64_t>(&value);
     if (field->type == OptionType::integers && whole != nullptr) {
       complete.set(name, std::vector<std::int64_t>{*whole});
+    } else if (field->type == OptionType::text && whole != nullptr) {
+      complete.set(name, to_text(value));
     } else {
       complete.set(name, value);
     }

@@ -108,7 +108,9 @@ std::optional<OptionValue> read_value(const Node& node, const OptionField& field
     return refuse(cat("expected a finite number, got ", describe(node)));
   }
   const bool is_number = std::holds_alternative<double>(value) && field.type == OptionType::number;
-  if (!is_number && !refusal_of({.name = field.name, .type = field.type}, value).empty()) {
+  OptionField plain{.name = field.name, .type = field.type};
+  if (field.type == OptionType::text) plain.max = field.max;  // with a range: also whole numbers
+  if (!is_number && !refusal_of(plain, value).empty()) {
     return refuse(
         cat("expected ", name_of(field.type), ", got ", describe(node), advice(node, field.type)));
   }

@@ -61,7 +61,9 @@ std::vector<OptionField> conv1d_fields() {
       field = {.name = "padding",
                .type = OptionType::text,
                .default_value = std::string("0"),
-               .doc = "elements on each side, or same (keeps the width), or causal (left only)"};
+               .doc = "elements on each side, or same (keeps the width), or causal (left only)",
+               .min = 0,
+               .max = 1 << 20};
     } else if (field.type == OptionType::integers) {
       const bool has_default = field.name != "kernel_size";
       field.type = OptionType::integer;

@@ -83,6 +83,13 @@ TEST(Conv1d, NamesWhatIsExpected) {
                build("caus", {1, 4, 1, 9}));
   EXPECT_ERROR(ErrorKind::kInvalid, "expected 'padding' to be 0 to 2^20, same or causal, got '-1'",
                build("-1", {1, 4, 1, 9}));
+  Options number = conv1d("0", 3, 1, 1);
+  number.set("padding", std::int64_t{2});
+  EXPECT_EQ(build_layer("conv1d", number, {1, 4, 1, 9})->output_shape({1, 4, 1, 9}),
+            (Shape{1, 4, 1, 11}));
+  number.set("padding", std::int64_t{-2});
+  EXPECT_ERROR(ErrorKind::kConfig, "padding: expected 0 to 1048576, got -2",
+               build_layer("conv1d", number, {1, 4, 1, 9}));
   EXPECT_ERROR(ErrorKind::kInvalid, "expected stride 1 because padding is 'same', got stride 2",
                build("same", {1, 4, 1, 9}, 2));
 }
