@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compares outputs, loss and every gradient of whole networks with PyTorch.
 
-The networks are ResNet-18, MobileNet v1 and v2 and LeNet-5. Convscope draws the weights and writes them as
+The networks are those of Convscope. Convscope draws the weights and writes them as
 safetensors (`convscope op net --out-weights`); PyTorch loads them into the same network (torch_networks.py) by
 their names. Both programs run the same images in train and in eval mode. PyTorch's float64 result is the
 reference. The table shows the largest relative L2 error over all tensors of a kind, for Convscope and for
@@ -56,6 +56,21 @@ CASES = [
      lambda: baselines.mobilenet_v2("cifar", 0.35, classes=10, dropout=0)),
     ("mobilenet_v2 224", "cifar10_mobilenet_v2.yaml", ["model.stem=imagenet", "model.dropout=0"],
      (3, 224, 224), 1000, 4, lambda: baselines.mobilenet_v2(dropout=0)),
+    ("resnet50 224", "cifar10_resnet50.yaml", ["model.stem=imagenet"], (3, 224, 224), 1000, 2,
+     lambda: baselines.MODELS["resnet50"]()),
+    ("googlenet 224", "cifar10_googlenet.yaml", ["model.stem=imagenet", "model.dropout=0"],
+     (3, 224, 224), 1000, 2, lambda: baselines.googlenet(dropout=0)),
+    ("googlenet 3x3 224", "cifar10_googlenet.yaml",
+     ["model.stem=imagenet", "model.dropout=0", "model.wide_kernel=3"], (3, 224, 224), 1000, 2,
+     lambda: baselines.googlenet(dropout=0, wide_kernel=3)),
+    ("densenet121 224", "cifar10_densenet121.yaml", ["model.stem=imagenet", "model.growth=32"],
+     (3, 224, 224), 1000, 2, lambda: baselines.MODELS["densenet121"]()),
+    ("efficientnet_b0 224", "cifar10_efficientnet_b0.yaml",
+     ["model.stem=imagenet", "model.dropout=0", "model.stochastic_depth=0"], (3, 224, 224), 1000, 2,
+     lambda: baselines.MODELS["efficientnet_b0"](dropout=0, stochastic_depth_prob=0)),
+    ("convnext_tiny 224", "cifar10_convnext_tiny.yaml",
+     ["model.stem=imagenet", "model.stochastic_depth=0"], (3, 224, 224), 1000, 2,
+     lambda: baselines.ConvNeXt(stochastic_depth=0)),
 ]
 
 

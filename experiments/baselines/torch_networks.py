@@ -119,8 +119,100 @@ def mobilenet_v2(stem="imagenet", width_multiplier=1.0, classes=1000, channels=3
         ("classifier", nn.Sequential(nn.Dropout(dropout), nn.Linear(last, classes)))]))
 
 
+def of_torchvision(name, **fixed):
+    """Returns a function that makes torchvision's network, whose parameters have the names of Convscope's."""
+    def make(classes=1000, **options):
+        import torchvision
+        return getattr(torchvision.models, name)(num_classes=classes, **fixed, **options)
+    return make
+
+
+def googlenet(classes=1000, wide_kernel=5, dropout=0.2):
+    """torchvision's network, with the 5x5 windows of the paper where torchvision has 3x3."""
+    net = of_torchvision("googlenet", aux_logits=False, init_weights=False)(classes, dropout=dropout)
+    for name, module in net.named_modules():
+        if name.endswith("branch3.1.conv"):
+            module.__init__(module.in_channels, module.out_channels, wide_kernel, padding=wide_kernel // 2,
+                            bias=False)
+    return net
+
+
+class ConvNeXt(nn.Module):
+    """torchvision's ConvNeXt-T with the names and shapes of Convscope: the layers after the depthwise convolution are
+    1x1 convolutions instead of linear layers between permutations."""
+
+    class Block(nn.Module):
+        def __init__(self, block):
+            super().__init__()
+            layers = dict(block.block.named_children())
+            self.block = nn.ModuleDict({
+                "0": layers["0"], "2": layers["2"], "3": self.conv1x1(layers["3"]), "5": self.conv1x1(layers["5"])})
+            self.layer_scale = nn.ParameterDict({"weight": nn.Parameter(block.layer_scale.detach().flatten())})
+            self.skip = block.stochastic_depth
+
+        @staticmethod
+        def conv1x1(linear):
+            return nn.Conv2d(linear.in_features, linear.out_features, 1)
+
+        def forward(self, x):
+            norm = self.block["2"]
+            y = self.block["0"](x).permute(0, 2, 3, 1)
+            y = nn.functional.layer_norm(y, norm.normalized_shape, norm.weight, norm.bias, norm.eps).permute(0, 3, 1, 2)
+            y = self.block["5"](nn.functional.gelu(self.block["3"](y)))
+            return x + self.skip(self.layer_scale["weight"][:, None, None] * y)
+
+    def __init__(self, classes=1000, stochastic_depth=0.1):
+        super().__init__()
+        net = of_torchvision("convnext_tiny")(classes, stochastic_depth_prob=stochastic_depth)
+        for stage in (1, 3, 5, 7):
+            net.features[stage] = nn.Sequential(*(self.Block(block) for block in net.features[stage]))
+        self.features, self.avgpool, self.classifier = net.features, net.avgpool, net.classifier
+
+    def forward(self, x):
+        return self.classifier(self.avgpool(self.features(x)))
+
+
+class UNet(nn.Module):
+    """U-Net with padded convolutions and batch norm."""
+
+    class TwoConvs(nn.Module):
+        def __init__(self, channels, kernels):
+            super().__init__()
+            self.conv1, self.bn1 = conv(channels, kernels), nn.BatchNorm2d(kernels)
+            self.conv2, self.bn2 = conv(kernels, kernels), nn.BatchNorm2d(kernels)
+            self.up = None
+
+        def forward(self, x):
+            x = nn.functional.relu(self.bn1(self.conv1(x)))
+            return nn.functional.relu(self.bn2(self.conv2(x)))
+
+    def __init__(self, classes=1000, channels=3, depth=4, width=64):
+        super().__init__()
+        self.depth = depth
+        self.add_module("down0", self.TwoConvs(channels, width))
+        for i in range(1, depth + 1):
+            self.add_module(f"down{i}", self.TwoConvs(width << (i - 1), width << i))
+        for i in range(depth - 1, -1, -1):
+            up = self.TwoConvs(2 * (width << i), width << i)
+            up.up = nn.ConvTranspose2d(width << (i + 1), width << i, 2, 2)
+            self.add_module(f"up{i}", up)
+        self.head = nn.Conv2d(width, classes, 1)
+
+    def forward(self, x):
+        levels = [self.down0(x)]
+        for i in range(1, self.depth + 1):
+            levels.append(getattr(self, f"down{i}")(nn.functional.max_pool2d(levels[-1], 2)))
+        x = levels.pop()
+        for i in range(self.depth - 1, -1, -1):
+            up = getattr(self, f"up{i}")
+            x = up(torch.cat([levels.pop(), up.up(x)], dim=1))
+        return self.head(x)
+
+
 MODELS = {"lenet5": lenet5, "resnet18": resnet18, "mobilenet_v1": mobilenet_v1,
-          "mobilenet_v2": mobilenet_v2}
+          "mobilenet_v2": mobilenet_v2, "resnet50": of_torchvision("resnet50"), "googlenet": googlenet,
+          "densenet121": of_torchvision("densenet121"),
+          "efficientnet_b0": of_torchvision("efficientnet_b0"), "convnext_tiny": ConvNeXt, "unet": UNet}
 
 
 def training_step(model, x, labels):
