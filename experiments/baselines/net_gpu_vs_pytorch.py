@@ -27,6 +27,9 @@ CASES = [
     ("resnet18 224 train", "resnet18", {}, "3x224x224", 1000, "train", 32),
     ("mobilenet_v1 224 inference", "mobilenet_v1", {}, "3x224x224", 1000, "inference", 32),
     ("mobilenet_v1 224 train", "mobilenet_v1", {}, "3x224x224", 1000, "train", 32),
+    *((f"{network} 224 {mode}", network, {}, "3x224x224", 1000, mode, 32)
+      for network in ("resnet50", "googlenet", "densenet121", "efficientnet_b0", "convnext_tiny")
+      for mode in ("inference", "train")),
 ]
 LAYOUTS = ("contiguous", "channels_last")
 

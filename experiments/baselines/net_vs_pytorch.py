@@ -34,7 +34,8 @@ def cases():
         for batch in (4, 64, 256):
             out.append({"name": f"lenet5 {mode} N={batch}", "net": "lenet5", "mode": mode,
                         "batch": batch, "image": "1x28x28", "classes": 10, "options": {}})
-    for net in ("resnet18", "mobilenet_v1", "mobilenet_v2"):
+    for net in ("resnet18", "mobilenet_v1", "mobilenet_v2", "resnet50", "googlenet", "densenet121",
+                "efficientnet_b0", "convnext_tiny"):
         for mode, batch in (("inference", 1), ("inference", 8), ("train", 8)):
             out.append({"name": f"{net} 224 {mode} N={batch}", "net": net, "mode": mode,
                         "batch": batch, "options": {}, **IMAGENET})
