@@ -8,6 +8,7 @@
 
 #include "framework/io/former_names.h"
 #include "framework/registry.h"
+#include "layers/conv2d/problem_text.h"
 
 namespace convscope {
 namespace {
@@ -243,7 +244,7 @@ std::string Conv2dProblem::text() const {
 
 std::string Conv2dProblem::kernel_text() const { return pair_text(r, s); }
 
-Conv2dProblem Conv2dProblem::parse(std::string_view text) {
+Conv2dProblem parse_unchecked(std::string_view text) {
   Conv2dProblem problem;
   std::vector<std::string> seen;
   std::string_view rest = text;
@@ -269,6 +270,11 @@ Conv2dProblem Conv2dProblem::parse(std::string_view text) {
     if (comma == std::string_view::npos) break;
     rest = rest.substr(comma + 1);
   }
+  return problem;
+}
+
+Conv2dProblem Conv2dProblem::parse(std::string_view text) {
+  const Conv2dProblem problem = parse_unchecked(text);
   problem.check();
   return problem;
 }

@@ -10,7 +10,8 @@
 // Algorithms  those of conv2d: forward runs its backward_data, dx its forward, dw its
 //             backward_weight with x and dy exchanged. A policy names the direction of this layer.
 // Gradients   dx is assigned, dw and db accumulate. Saved: x for dw, w for dx.
-// Not here    half precision: with bf16 or f16 the layer computes in f32
+// Precision   with bf16 or f16, x, w and dy are rounded to it; y and the gradients are rounded to
+//             it and returned as f32. A compiled step then runs the layer eagerly.
 // Usage       Variable y = conv_transpose2d(x, w, b, {.stride_h = 2, .stride_w = 2});
 //             in a config: {type: conv_transpose2d, out_channels: 16, kernel_size: 2, stride: 2}
 // Paper       M. Zeiler, D. Krishnan, G. Taylor, R. Fergus: Deconvolutional Networks, CVPR 2010;
@@ -19,23 +20,45 @@
 #pragma once
 
 #include "layers/conv2d/conv2d.h"
+#include "layers/conv_transpose2d/algorithm.h"
+#include "layers/dispatch/choice_cache.h"
 
 namespace convscope {
 
 struct ConvTranspose2dParams {
   Conv2dParams conv = {};  // of the convolution whose backward_data this is
-  // Rows and columns that are added at the bottom and right; below the stride.
+  // Rows and columns that are added at the bottom and right; below the stride or the dilation.
   std::int64_t output_padding_h = 0, output_padding_w = 0;
 };
 
-// Returns the problem of the convolution from y [N,K,P,Q] to x [N,C,H,W]. Throws an error that
-// names x and w.
-CONVSCOPE_API Conv2dProblem conv_transpose2d_problem(const Shape& x, const Shape& w,
-                                                     const ConvTranspose2dParams& params,
-                                                     DType dtype = DType::f32);
+using ConvTranspose2dChoices = ChoiceCache<ConvTranspose2dProblem>;
+
+// Returns the checked problem of these tensors. Throws an error that names x and w. For f32 tensors
+// params.conv.precision decides the types.
+CONVSCOPE_API ConvTranspose2dProblem conv_transpose2d_problem(const Shape& x, const Shape& w,
+                                                              const ConvTranspose2dParams& params,
+                                                              DType dtype = DType::f32);
 
 CONVSCOPE_API Variable conv_transpose2d(const Variable& x, const Variable& w, const Variable& b,
                                         const ConvTranspose2dParams& params = {},
                                         const Conv2dPolicy& policy = {});
+
+// Parameters: weight [C,K/G,R,S], bias [K].
+class CONVSCOPE_API ConvTranspose2d final : public Module {
+ public:
+  ConvTranspose2d(const Conv2dOptions& options, const ConvTranspose2dParams& params,
+                  LayerContext& context);
+  std::string kind() const override { return "conv_transpose2d"; }
+  Variable forward(const Variable& x) override;
+  Shape output_shape(const Shape& input) const override;
+  std::unique_ptr<OperatorUse> operator_use(const Shape& input) const override;
+  const ConvTranspose2dParams& params() const { return params_; }
+  Shape kernel() const { return {weight_.shape()[2], weight_.shape()[3]}; }
+
+ private:
+  ConvTranspose2dParams params_;
+  Variable weight_, bias_;
+  Ref<ConvTranspose2dChoices> choices_;
+};
 
 }  // namespace convscope

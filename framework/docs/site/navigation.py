@@ -46,6 +46,7 @@ MENU = [
         "Layers",
         [
             "layers/README.md",
+            "layers/conv_transpose2d/README.md",
             "layers/deform_conv2d/README.md",
             "layers/sparse_conv/README.md",
             "layers/sparse_rows/README.md",

@@ -6,6 +6,8 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <map>
+#include <string>
 
 #include "framework/autograd/gradcheck.h"
 #include "tests/support/compiled_step.h"
@@ -33,8 +35,18 @@ std::vector<Case> cases() {
        {4, 3, 3, 3},
        {.conv = {.stride_h = 2, .padding = uneven, .dilation_h = 2, .dilation_w = 3, .groups = 2},
         .output_padding_h = 1}},
+      // An output padding above the stride takes rows and columns from the padding.
+      {{2, 3, 4, 5},
+       {3, 2, 3, 3},
+       {.conv = {.padding = {2, 2, 3, 3}, .dilation_h = 3, .dilation_w = 3},
+        .output_padding_h = 2,
+        .output_padding_w = 1}},
       {{2, 16, 6, 6}, {16, 32, 3, 3}, {.conv = {.stride_h = 2, .stride_w = 2, .padding = one}}},
   };
+}
+
+const std::map<std::string, Algorithm<ConvTranspose2dProblem>>& algorithms() {
+  return Operator<ConvTranspose2dProblem>::algorithms(DeviceType::cpu).entries();
 }
 
 // Returns y in f64, and the sums of |products|, to which errors are relative.
@@ -42,10 +54,10 @@ struct Result {
   Tensor y, magnitudes;
 };
 Result plain_loops(const Case& z, const Tensor& x, const Tensor& w, const Tensor& b) {
-  const Conv2dProblem problem = conv_transpose2d_problem(z.x, z.w, z.params);
+  const ConvTranspose2dProblem problem = conv_transpose2d_problem(z.x, z.w, z.params);
   const Conv2dParams& conv = z.params.conv;
-  Result out{Tensor::zeros(problem.x_shape(), DType::f64),
-             Tensor::zeros(problem.x_shape(), DType::f64)};
+  Result out{Tensor::zeros(problem.y_shape(), DType::f64),
+             Tensor::zeros(problem.y_shape(), DType::f64)};
   const std::int64_t groups = conv.groups, per_group = z.w[1], in_group = z.x[1] / groups;
   const auto at = [](const Tensor& t, std::int64_t i, std::int64_t j, std::int64_t k,
                      std::int64_t l) -> std::int64_t {
@@ -61,15 +73,15 @@ Result plain_loops(const Case& z, const Tensor& x, const Tensor& w, const Tensor
               for (std::int64_t s = 0; s < z.w[3]; ++s) {
                 const std::int64_t p = h * conv.stride_h - conv.padding.top + r * conv.dilation_h;
                 const std::int64_t q = i * conv.stride_w - conv.padding.left + s * conv.dilation_w;
-                if (p < 0 || q < 0 || p >= problem.h || q >= problem.w) continue;
+                if (p < 0 || q < 0 || p >= problem.p() || q >= problem.q()) continue;
                 const std::int64_t to = at(out.y, n, c / in_group * per_group + k, p, q);
                 const double product = x.at(at(x, n, c, h, i)) * w.at(at(w, c, k, r, s));
                 out.y.data<double>()[to] += product;
                 out.magnitudes.data<double>()[to] += std::abs(product);
               }
-  const std::int64_t plane = problem.h * problem.w;
+  const std::int64_t plane = problem.p() * problem.q();
   for (std::int64_t j = 0; j < out.y.numel(); ++j) {
-    const double bias = b.at(j / plane % problem.c);
+    const double bias = b.at(j / plane % problem.k);
     out.y.data<double>()[j] += bias;
     out.magnitudes.data<double>()[j] += std::abs(bias);
   }
@@ -91,10 +103,10 @@ TEST(ConvTranspose2d, EqualsItsFormulaForEveryAlgorithm) {
     for (std::int64_t i = 0; i < want.y.numel(); ++i) {
       largest = std::max(largest, want.magnitudes.at(i));
     }
-    const Conv2dProblem problem = conv_transpose2d_problem(z.x, z.w, z.params);
+    const ConvTranspose2dProblem problem = conv_transpose2d_problem(z.x, z.w, z.params);
     std::vector<std::string> names{"auto"};
-    for (const auto& [name, algorithm] : conv2d_algorithms(DeviceType::cpu).entries()) {
-      if (support_of(algorithm, problem, Direction::backward_data).yes) names.push_back(name);
+    for (const auto& [name, algorithm] : algorithms()) {
+      if (support_of(algorithm, problem, Direction::forward).yes) names.push_back(name);
     }
     for (const std::string& name : names) {
       const Tensor y =
@@ -117,8 +129,8 @@ TEST(ConvTranspose2d, HasTheGradientsOfF64ForEveryAlgorithm) {
   int runs = 0;
   for (const Case& z : cases()) {
     const Tensor x = testing::normal(z.x, DType::f64, 1), w = testing::normal(z.w, DType::f64, 2);
-    const Conv2dProblem problem = conv_transpose2d_problem(z.x, z.w, z.params);
-    const Tensor dy = testing::normal(problem.x_shape(), DType::f64, 4);
+    const ConvTranspose2dProblem problem = conv_transpose2d_problem(z.x, z.w, z.params);
+    const Tensor dy = testing::normal(problem.y_shape(), DType::f64, 4);
     const auto gradients = [&](DType type, const Conv2dPolicy& policy) {
       Variable of_x(x.to(type).clone(), true), of_w(w.to(type).clone(), true);
       conv_transpose2d(of_x, of_w, Variable(), z.params, policy).backward(dy.to(type));
@@ -134,8 +146,8 @@ TEST(ConvTranspose2d, HasTheGradientsOfF64ForEveryAlgorithm) {
           << name << " " << problem.text();
       ++runs;
     };
-    for (const auto& [name, algorithm] : conv2d_algorithms(DeviceType::cpu).entries()) {
-      if (support_of(algorithm, problem, Direction::forward).yes) {
+    for (const auto& [name, algorithm] : algorithms()) {
+      if (support_of(algorithm, problem, Direction::backward_data).yes) {
         expect_near(gradients(DType::f32, {.backward_data = name}).first, dx, name);
       }
       if (support_of(algorithm, problem, Direction::backward_weight).yes) {
@@ -177,13 +189,37 @@ TEST(ConvTranspose2d, IsCompiledWithTheSameBits) {
 TEST(ConvTranspose2d, NamesWhatIsExpected) {
   const Variable x(Tensor::zeros({1, 3, 4, 4})), w(Tensor::zeros({3, 2, 3, 3}));
   EXPECT_ERROR(ErrorKind::kInvalid,
-               "expected an output_padding below the stride, got 1x0 with stride 1x1",
+               "expected an output_padding below the stride or the dilation, got 1x0 with stride "
+               "1x1 and dilation 1x1",
                conv_transpose2d(x, w, Variable(), {.output_padding_h = 1}));
   EXPECT_ERROR(ErrorKind::kInvalid, "expected x [N,C,H,W] and w [C,K/G,R,S], got x [1,3,4,4]",
                conv_transpose2d(x, Variable(Tensor::zeros({2, 3, 3, 3})), Variable()));
+  EXPECT_ERROR(
+      ErrorKind::kInvalid, "expected an output_padding below the stride, or padding of",
+      conv_transpose2d(x, w, Variable(), {.conv = {.dilation_h = 2}, .output_padding_h = 1}));
   const Padding2d wide{9, 9, 9, 9};
   EXPECT_ERROR(ErrorKind::kInvalid, "expected a result of at least one pixel",
                conv_transpose2d(x, w, Variable(), {.conv = {.padding = wide}}));
+}
+
+TEST(ConvTranspose2d, ParsesTheTextOfItsProblem) {
+  const std::string text =
+      "n=1,c=12,h=6,w=5,k=18,r=3,s=2,stride=3x2,pad=1x0,dilation=1x2,groups=3,opad=2x1";
+  const ConvTranspose2dProblem problem = ConvTranspose2dProblem::parse(text);
+  EXPECT_EQ(problem.text(), text);
+  EXPECT_EQ(problem.y_shape(), Shape({1, 18, 18, 12}));
+  EXPECT_EQ(problem.w_shape(), Shape({12, 6, 3, 2}));
+  EXPECT_DOUBLE_EQ(problem.nominal_flops(), 2.0 * 12 * 6 * 5 * 6 * 3 * 2);
+  EXPECT_ERROR(ErrorKind::kInvalid, "there is no key 'opadd'",
+               ConvTranspose2dProblem::parse("n=1,c=2,h=3,w=3,k=4,opadd=1"));
+  EXPECT_ERROR(ErrorKind::kInvalid, "expected 'opad' of a problem to be a number or HxW, got '1x'",
+               ConvTranspose2dProblem::parse("n=1,c=2,h=3,w=3,k=4,stride=2,opad=1x"));
+}
+
+TEST(ConvTranspose2d, OffersNoAlgorithmOfIntegersOrPrunedWeights) {
+  EXPECT_TRUE(algorithms().contains("im2col_gemm"));
+  EXPECT_FALSE(algorithms().contains("int8_direct"));
+  EXPECT_FALSE(algorithms().contains("block_sparse"));
 }
 
 }  // namespace
