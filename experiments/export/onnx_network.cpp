@@ -9,6 +9,7 @@
 #include "layers/batch_norm2d/batch_norm2d.h"
 #include "layers/channel_shuffle/channel_shuffle.h"
 #include "layers/conv2d/conv2d.h"
+#include "layers/conv_transpose2d/conv_transpose2d.h"
 #include "layers/layer_graph/joins.h"
 #include "layers/layer_graph/layer_graph.h"
 #include "layers/norm/group_norm.h"
@@ -180,6 +181,8 @@ class Walk {
     const Shape after = module.output_shape(shape_);
     if (auto* conv = dynamic_cast<Conv2d*>(&module)) {
       pass_conv(name, *conv);
+    } else if (auto* up = dynamic_cast<ConvTranspose2d*>(&module)) {
+      pass_conv_transpose(name, *up);
     } else if (kind == "linear") {
       round(joined(name, "input"));
       const std::string x = value_;
@@ -450,6 +453,18 @@ class Walk {
     ++graph_.folded;
   }
 
+  static std::vector<OnnxAttribute> conv_attributes(const Shape& kernel,
+                                                    const Conv2dParams& params) {
+    const Padding2d& padding = params.padding;
+    return {
+        {"kernel_shape", Integers{kernel[0], kernel[1]}},
+        {"strides", Integers{params.stride_h, params.stride_w}},
+        {"pads", Integers{padding.top, padding.left, padding.bottom, padding.right}},
+        {"dilations", Integers{params.dilation_h, params.dilation_w}},
+        {"group", params.groups},
+    };
+  }
+
   void pass_conv(const std::string& name, Conv2d& conv) {
     const Conv2dOptions& options = conv.options();
     const Conv2dParams& params = options.params;
@@ -459,14 +474,19 @@ class Walk {
     }
     round(joined(name, "input"));
     const std::string x = value_;
-    const std::vector<OnnxAttribute> attributes = {
-        {"kernel_shape", Integers{options.kernel_h, options.kernel_w}},
-        {"strides", Integers{params.stride_h, params.stride_w}},
-        {"pads", Integers{padding.top, padding.left, padding.bottom, padding.right}},
-        {"dilations", Integers{params.dilation_h, params.dilation_w}},
-        {"group", params.groups}};
+    const auto attributes = conv_attributes({options.kernel_h, options.kernel_w}, params);
     if (!folded_.empty()) return node("Conv", name, {x, folded_[0], folded_[1]}, attributes);
     node_with_bias("Conv", name, {x, weight_of(name, conv)}, attributes, 4);
+  }
+
+  void pass_conv_transpose(const std::string& name, const ConvTranspose2d& layer) {
+    const ConvTranspose2dParams& params = layer.params();
+    std::vector<std::string> inputs{value_};
+    for (const char* part : {"weight", "bias"}) add_if_there(inputs, joined(name, part));
+    std::vector<OnnxAttribute> attributes = conv_attributes(layer.kernel(), params.conv);
+    attributes.push_back(
+        {"output_padding", Integers{params.output_padding_h, params.output_padding_w}});
+    node("ConvTranspose", name, std::move(inputs), std::move(attributes));
   }
 
   void pass_pool(const std::string& name, const Pool2d& pool, const Shape& after) {

@@ -376,6 +376,17 @@ TEST(Onnx, WritesNormsActivationsAndResizesWithTheirOperators) {
   EXPECT_EQ(attributes_of(graph, "sm"), "axis=1 ");
 }
 
+TEST(Onnx, HasTransposedConvolutions) {
+  const auto network = network_of(
+      layers("{type: conv_transpose2d, name: up, out_channels: 4, kernel_size: [3, 2], "
+             "stride: [2, 3], padding: [1, 0, 0, 1], output_padding: [1, 2], groups: 2}"),
+      "", {2, 6, 7});
+  const ProtobufMessage graph = graph_of(*network, {2, 6, 7});
+  expect_whole(graph);
+  EXPECT_EQ(attributes_of(graph, "up"),
+            "kernel_shape=3,2 strides=2,3 pads=1,0,0,1 dilations=1,1 group=2 output_padding=1,2 ");
+}
+
 TEST(Onnx, RefusesWhatItCannotSay) {
   const auto refused = [](const std::string& layer, const std::string& quant,
                           const std::string& sentence) {
