@@ -84,6 +84,9 @@ int evaluate_target(const EvalArguments& arguments) {
                          state.step)
                  .c_str(),
              stdout);
+  if (const auto top5 = evaluator.count_classes().top5_accuracy()) {
+    std::fputs(fmt::format("top-5 accuracy {:.2f} %\n", *top5).c_str(), stdout);
+  }
   if (target.config.quant && setup.plan) {
     const Shape input =
         batch_shape(target.config.data.batch_size, loader->dataset().sample_shape());

@@ -24,6 +24,7 @@ struct Metric {
 // In the order of the table, the most important first.
 constexpr Metric kMetrics[] = {{"acc", true},
                                {"best_acc", true},
+                               {"test_top5", true},
                                {"val_acc", true},
                                {"test_loss", false},
                                {"train_loss", false},

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// csv_table.h: reads a CSV file of a run (epochs.csv, layers.csv, sparsity.csv, quant.csv). A
+// csv_table.h: reads a CSV file of a run (epochs.csv, layers.csv, sparsity.csv, quant.csv,
+// confusion.csv). A
 // broken line is left out, and all other lines are read.
 #pragma once
 

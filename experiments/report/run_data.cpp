@@ -126,6 +126,7 @@ RunData read_run(const std::string& folder) {
       table("layers.csv", {"layer", "kind", "output", "kernel", "forward", "backward_data",
                            "backward_weight", "step", "timed_with", "inference", "layout"});
   run.sparsity = table("sparsity.csv", {"layer"});
+  run.confusion = table("confusion.csv", {"true_class"});
   run.quant = table("quant.csv", {"layer", "tensor", "signed"});
   return run;
 }

@@ -24,7 +24,7 @@ struct CONVSCOPE_API RunData {
   std::map<std::string, std::string> config;  // config.yaml, flat_config()
   std::optional<RunSummary> summary;          // none before the first summary.json
   std::vector<TrainPoint> train;
-  CsvTable epochs, layers, sparsity, quant;
+  CsvTable epochs, layers, sparsity, quant, confusion;
   std::vector<std::string> problems;  // "epochs.csv:7: expected ..."
 
   // Returns the training steps per epoch, or 0 when no epoch is finished.

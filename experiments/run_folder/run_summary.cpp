@@ -72,6 +72,7 @@ void visit(Summary& s, Visitor&& field) {
   field("avg_exchange", s.avg_exchange);
   field("cores_of_others", s.cores_of_others);
   field("cores", s.cores);
+  field("test_top5", s.test_top5);
 }
 
 struct Writer {
@@ -110,7 +111,8 @@ struct Reader {
   }
   void operator()(const char* name, std::optional<double>& value) const {
     value.reset();
-    for (const std::string_view recent : {"avg_inference", "weight_bytes", "cores_of_others"}) {
+    for (const std::string_view recent :
+         {"avg_inference", "weight_bytes", "cores_of_others", "test_top5"}) {
       if (name == recent && !in.contains(name)) return;  // an older summary
     }
     if (!in.at(name).is_null()) value = in.at(name).get<double>();

@@ -19,6 +19,8 @@
 //   weight_bytes                bytes of the trained weights as stored at the end of the run
 //                               (report/weight_size.h); null until then
 //   acc                         test accuracy in percent after the last evaluated epoch
+//   test_top5                   top-5 accuracy on the test images in percent, with more than 5
+//                               classes; a run with recorded steps measures it at its end
 //   execution                   what runs: execution_text()
 //   step                        how most steps ran: "recorded" (launched as one), "planned"
 //                               (compiled once, then replayed) or "dynamic" (a graph per step)
@@ -52,6 +54,7 @@ struct RunSummary {
   std::string tags, note;                // of the user
   std::string algorithm;                 // of the convolutions: "im2col_gemm"
   std::optional<double> acc, test_loss;  // %, nats
+  std::optional<double> test_top5;       // %
   std::optional<double> val_acc, val_loss;
   std::optional<double> best_acc;  // on the split named best_split
   std::int64_t best_epoch = 0;

@@ -57,6 +57,7 @@ void visit_evaluation(Result& r, const std::string& prefix, Visitor&& field) {
   field(prefix + ".loss", r.loss);
   field(prefix + ".accuracy", r.accuracy);
   field(prefix + ".images", r.images);
+  field(prefix + ".top5", r.top5);
 }
 
 template <class State, class Visitor>
@@ -95,7 +96,8 @@ void visit(State& s, Visitor&& field) {
 bool is_recent(std::string_view name) {
   return name.ends_with(".whole_steps") || name.ends_with(".whole_s") ||
          name.ends_with(".exchange_s") || name.ends_with(".planned_steps") ||
-         name.starts_with("loss_scale.") || name.starts_with("early_stop.");
+         name.ends_with(".top5") || name.starts_with("loss_scale.") ||
+         name.starts_with("early_stop.");
 }
 
 std::string progress_text(const TrainingState& state) {

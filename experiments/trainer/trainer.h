@@ -109,6 +109,7 @@ struct Training {
   std::unique_ptr<StepRunner> runner = nullptr;  // null before the first epoch
   std::unique_ptr<TensorboardLog> events = {};   // null when off
   std::optional<Evaluator> val = {}, test = {};  // none without such images
+  ClassCounts test_classes = {};                 // of the last evaluation of the test images
   std::optional<InferenceTime> inference = {};   // of the final network
   std::optional<double> weight_bytes = {};       // of the final network
   std::int64_t steps_in_process = 0;

@@ -85,6 +85,7 @@ struct Evaluation {
   double loss = 0;      // mean over all images, in nats
   double accuracy = 0;  // percent
   std::int64_t images = 0;
+  double top5 = -1;      // percent of the images whose label is among the 5 largest; -1: unknown
   bool complete = true;  // false: stopped early
 };
 

@@ -133,6 +133,7 @@ std::string unit_of(const std::string& column) {
                                                            {"best_acc", "%"},
                                                            {"val_acc", "%"},
                                                            {"test_acc", "%"},
+                                                           {"test_top5", "%"},
                                                            {"train_acc", "%"},
                                                            {"images_per_s", "images/s"},
                                                            {"forward_ms", "ms"},

@@ -68,6 +68,7 @@ std::vector<Fact> facts_of_summary(const RunSummary& s, const RunEnvironment& en
   const std::string step = s.step.empty() ? "" : ", " + s.step + " step";
   std::vector<Fact> facts = {
       {"Test accuracy", percent_text(s.acc), loss_text(s.test_loss, "test")},
+      {"Top-5 accuracy", percent_text(s.test_top5), "of the test images"},
       {"Validation accuracy", percent_text(s.val_acc), loss_text(s.val_loss, "validation")},
       {"Best accuracy", percent_text(s.best_acc), best_text(s)},
       {"Training accuracy", s.epochs > 0 ? percent_text(s.train_acc) : "",

@@ -146,6 +146,8 @@ const std::vector<RunColumn> kColumns = {
      .digits = 2,
      .words = "mean number of cores that other programs kept busy during training",
      .of = [](const RunSummary& s) { return maybe(s.cores_of_others); }},
+    percent("test_top5", "% of the test images whose class is among the 5 largest scores",
+            [](const RunSummary& s) { return maybe(s.test_top5); }),
 };
 
 Cell cell_of_value(const OptionValue& value) {

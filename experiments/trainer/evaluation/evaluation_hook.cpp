@@ -32,6 +32,7 @@ class EvaluationHook final : public Hook {
       run_.stop_signal = agreed_stop(setup.share.group);
       return false;
     }
+    if (run_.test) note_classes(run_.test->class_counts());
     for (const Evaluation* result : {&state.val, &state.test}) {
       if (std::isfinite(result->loss)) continue;
       fail(ErrorKind::kRun, "train",
@@ -43,6 +44,16 @@ class EvaluationHook final : public Hook {
   }
 
   void after_epoch() override {
+    choose_best();
+    // Recorded evaluations count no classes, so the final network is evaluated once more.
+    const bool ends = run_.state.epoch == run_.setup.epochs || run_.stops_early();
+    if (!ends || !run_.test || run_.test_classes.samples > 0) return;
+    const AveragedWeights averages(run_.setup.averaged());
+    note_classes(run_.test->count_classes());
+  }
+
+ private:
+  void choose_best() {
     TrainingState& state = run_.state;
     const TrainingSetup& setup = run_.setup;
     // A network that is not yet fully pruned or quantised cannot be the best one.
@@ -57,7 +68,20 @@ class EvaluationHook final : public Hook {
     if (setup.early_stop.patience && setup.val) count_for_early_stop(setup.early_stop);
   }
 
- private:
+  // Keeps the counts of all processes.
+  void note_classes(const ClassCounts& own) {
+    TrainingState& state = run_.state;
+    ProcessGroup* const group = run_.setup.share.group;
+    if (group == nullptr) {
+      run_.test_classes = own;
+    } else {
+      // With fewer batches than processes, each process has evaluated all images.
+      const bool has_all = run_.setup.test->dataset().size() == run_.setup.test_images;
+      run_.test_classes = own.sum(*group, !has_all || group->rank() == 0);
+    }
+    state.test.top5 = run_.test_classes.top5_accuracy().value_or(-1);
+  }
+
   // Returns false after a signal. `images`: over all processes.
   bool evaluate(std::optional<Evaluator>& evaluator, std::int64_t images, Evaluation& into) const {
     if (!evaluator) return true;

@@ -71,9 +71,21 @@ void Evaluator::record() {
 Evaluation Evaluator::run(bool (*stop)()) {
   record();
   totals_ = {};
+  class_counts_ = {};
   batch_loss_sums_.clear();
   const bool complete = recorded_ ? run_recorded(stop) : run_batches(stop);
-  return {totals_.loss(), totals_.accuracy(), totals_.images, complete};
+  return {.loss = totals_.loss(),
+          .accuracy = totals_.accuracy(),
+          .images = totals_.images,
+          .top5 = class_counts_.top5_accuracy().value_or(-1),
+          .complete = complete};
+}
+
+const ClassCounts& Evaluator::count_classes() {
+  if (class_counts_.samples > 0) return class_counts_;
+  batch_loss_sums_.clear();
+  run_batches(nullptr);
+  return class_counts_;
 }
 
 std::optional<InferenceTime> Evaluator::time() {
@@ -108,6 +120,7 @@ bool Evaluator::run_batches(bool (*stop)()) {
         plan ? Variable(plan->infer(batch.x)) : model_.forward(Variable(batch.x));
     add(loss_(logits, batch.labels).value().item(), batch.x.dim(0),
         loss_.correct(logits.value(), batch.labels));
+    class_counts_.add(logits.value(), from_loader.labels);
     stopped = stop != nullptr && stop();
   }
   return !stopped;

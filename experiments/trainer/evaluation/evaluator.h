@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "experiments/run_folder/step_kernels.h"
+#include "experiments/trainer/evaluation/class_counts.h"
 #include "experiments/trainer/recorded_steps.h"
 #include "experiments/trainer/training_state.h"
 
@@ -34,6 +35,11 @@ class CONVSCOPE_API Evaluator {
   Evaluation run(bool (*stop)() = nullptr);
   // Returns the loss of each batch of the last run(), summed over its images.
   const std::vector<double>& batch_loss_sums() const { return batch_loss_sums_; }
+  // Returns the counts by class of the last run(). They are empty after recorded steps, which
+  // compute the loss without storing the scores; then count_classes() evaluates the data set once
+  // more, without a recording.
+  const ClassCounts& class_counts() const { return class_counts_; }
+  const ClassCounts& count_classes();
   // Measures the median time of a full batch in the network only, without loss and loader. Where
   // steps are recorded, it is the time of a recorded evaluation step, which includes the gathering
   // of the batch and the loss. Returns nothing without a full batch. Takes about 0.25 s.
@@ -58,6 +64,7 @@ class CONVSCOPE_API Evaluator {
   std::unique_ptr<RecordedSteps> recorded_;
   std::string why_not_recorded_;
   LossTotals totals_;
+  ClassCounts class_counts_;
   std::vector<double> batch_loss_sums_;
 };
 

@@ -114,9 +114,12 @@ class Metrics final : public Hook {
                         const Evaluation& result) const {
     Line line;
     begin_row(line, split);
-    line.add(",\"loss\":{:.9g},\"acc\":{:.6g}}}\n", result.loss, result.accuracy);
+    line.add(",\"loss\":{:.9g},\"acc\":{:.6g}", result.loss, result.accuracy);
+    if (result.top5 >= 0) line.add(",\"top5\":{:.6g}", result.top5);
+    line.add("}}\n");
     metrics_->append(line.text());
     run_.add_event({{loss, result.loss}, {accuracy, result.accuracy}});
+    if (result.top5 >= 0) run_.add_event({{"accuracy_top5/test", result.top5}});
   }
 
   void write_epoch(bool has_val, bool has_test) const {

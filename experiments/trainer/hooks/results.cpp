@@ -92,6 +92,10 @@ class Results final : public Hook {
     if (ends && is_first_process()) measure();
     if (run_.runner) run_.runner->write_layers(run_.inference ? &run_.inference->kernels : nullptr);
     run_.folder.write("summary.json", to_json_text(run_.summary()));
+    if (!run_.test_classes.matrix.empty()) {
+      run_.folder.write("confusion.csv",
+                        run_.test_classes.csv(run_.setup.test->dataset().class_names));
+    }
     const std::string problem = is_first_process() ? write_run_page(run_.folder) : "";
     if (!problem.empty()) run_.folder.log(problem);
     unwritten_summary_.clear();
@@ -177,6 +181,7 @@ RunSummary Training::summary() const {
   out.timed_steps = totals.steps;
   out.acc = when(state.test.images > 0, state.test.accuracy);
   out.test_loss = when(state.test.images > 0, state.test.loss);
+  out.test_top5 = when(state.test.top5 >= 0, state.test.top5);
   out.val_acc = when(state.val.images > 0, state.val.accuracy);
   out.val_loss = when(state.val.images > 0, state.val.loss);
   out.best_acc = when(state.best_accuracy >= 0, state.best_accuracy);

@@ -20,6 +20,9 @@ class SameBits(harness.Case):
             for key in ("train_loss", "train_acc", "test_loss", "test_acc"):
                 self.assertEqual([row[key] for row in epochs(run)], [row[key] for row in epochs(runs[0])], key)
         self.assertEqual([summary(run)["ranks"] for run in runs], [max(1, size) for size in sizes])
+        for run in runs[1:]:
+            self.assertEqual(summary(run)["test_top5"], summary(runs[0])["test_top5"])
+            self.assertEqual((run / "confusion.csv").read_text(), (runs[0] / "confusion.csv").read_text())
 
     def test_lenet(self):
         self.check_same_bits([])

@@ -31,6 +31,7 @@ void add_tables(const std::string& folder) {
              "saturated_percent\n"
              "1,1,c1,weight,4,1,0.1,0.2,0.3,0\n1,1,c1,input,8,0,1,1,1,0\n"
              "20,2,c1,weight,4,1,0.2,0.3,0.5,0\n20,2,c1,input,8,0,2,2,2,0\n");
+  write_text(folder + "/confusion.csv", "true_class,cat,dog\ncat,3,1\ndog,0,6\n");
 }
 
 void add_layer_times(const std::string& folder) {
@@ -100,6 +101,20 @@ TEST(Plots, curves_show_the_mean_of_the_seeds_with_a_band) {
   EXPECT_EQ(test.y, (std::vector<double>{84, 85}));
   EXPECT_NEAR(test.high[1], 85 + std::sqrt(50.0), 1e-9);
   EXPECT_EQ(drawn.plots[0].figure.data[1][7], "85.0 \u00B1 7.1");
+}
+
+TEST(Plots, confusion_shades_each_row_by_its_share) {
+  const TemporaryFolder root;
+  add_tables(write_run(root.path(), {.name = "pets"}));
+  const DrawnPlots drawn = draw_plots(runs_below(root.path()), {"confusion"});
+  ASSERT_EQ(drawn.plots.size(), 1u);
+  const auto& panel = std::get<HeatPanel>(drawn.plots[0].figure.panels[0]);
+  EXPECT_EQ(panel.rows, (std::vector<std::string>{"cat", "dog"}));
+  EXPECT_EQ(panel.columns, panel.rows);
+  EXPECT_EQ(panel.cells[0][1].text, "1");
+  EXPECT_EQ(panel.cells[0][1].shade, 0.25);
+  EXPECT_TRUE(panel.cells[1][1].framed);
+  EXPECT_EQ(panel.cells[1][1].shade, 1.0);
 }
 
 TEST(Plots, a_run_without_a_finished_epoch_is_left_out_with_a_reason) {
@@ -198,7 +213,7 @@ TEST(Plots, OtherDataSetsGoToPanelsOfTheirOwn) {
     }
   }
   const DrawnPlots drawn = draw_plots(runs_below(root.path()));
-  EXPECT_EQ(drawn.plots.size(), 8u) << join(drawn.left_out, "\n");
+  EXPECT_EQ(drawn.plots.size(), 9u) << join(drawn.left_out, "\n");
   for (const DrawnPlot& plot : drawn.plots) {
     SCOPED_TRACE(plot.kind);
     ASSERT_EQ(plot.figure.sections.size(), 2u);

@@ -29,7 +29,7 @@ void each_field(TrainingState& s, F&& f) {
     f(t->backward_s), f(t->update_s), f(t->whole_s), f(t->wait_s), f(t->forward_bytes);
     f(t->exchange_s), f(t->backward_peak_bytes), f(t->workspace_peak_bytes);
   }
-  for (Evaluation* e : {&s.val, &s.test}) f(e->loss), f(e->accuracy), f(e->images);
+  for (Evaluation* e : {&s.val, &s.test}) f(e->loss), f(e->accuracy), f(e->images), f(e->top5);
   f(s.alarm.warned);
 }
 

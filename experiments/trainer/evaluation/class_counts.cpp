@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+// class_counts.cpp: counts an evaluation by class.
+#include "experiments/trainer/evaluation/class_counts.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "experiments/report/text_table.h"
+#include "framework/check.h"
+
+namespace convscope {
+namespace {
+
+constexpr std::int64_t kTop = 5;
+
+struct Ranked {
+  std::int64_t predicted = 0;  // class of the largest score
+  std::int64_t before = 0;     // number of classes that rank before the label
+};
+
+template <class T>
+Ranked ranked(const T* scores, std::int64_t classes, std::int64_t label) {
+  Ranked out;
+  const T own = scores[label];
+  for (std::int64_t k = 0; k < classes; ++k) {
+    if (scores[k] > scores[out.predicted]) out.predicted = k;
+    if (scores[k] > own || (scores[k] == own && k < label)) ++out.before;
+  }
+  return out;
+}
+
+template <class T>
+void add_rows(ClassCounts& counts, const Tensor& scores, const Tensor& labels) {
+  const std::int64_t classes = counts.classes;
+  for (std::int64_t n = 0; n < scores.dim(0); ++n) {
+    const std::int64_t label = labels.data<std::int32_t>()[n];
+    const Ranked row = ranked(scores.data<T>() + n * classes, classes, label);
+    if (row.before < kTop) ++counts.in_top5;
+    if (!counts.matrix.empty()) {
+      ++counts.matrix[static_cast<std::size_t>(label * classes + row.predicted)];
+    }
+  }
+}
+
+}  // namespace
+
+void ClassCounts::add(const Tensor& scores, const Tensor& labels) {
+  CONVSCOPE_CHECK(scores.shape().rank() == 2 && labels.numel() == scores.dim(0), "class_counts",
+                  "expected scores [N,K] and N labels, got ", scores.shape(), " and ",
+                  labels.shape());
+  if (classes == 0) {
+    classes = scores.dim(1);
+    if (classes <= kMaxClasses) matrix.assign(static_cast<std::size_t>(classes * classes), 0);
+  }
+  const Tensor here = scores.to(Device{}), true_class = labels.to(Device{});
+  here.dtype() == DType::f64 ? add_rows<double>(*this, here, true_class)
+                             : add_rows<float>(*this, here, true_class);
+  samples += scores.dim(0);
+}
+
+ClassCounts ClassCounts::sum(ProcessGroup& group, bool counts) const {
+  ClassCounts out;
+  out.classes = std::llround(group.most(static_cast<double>(classes)));
+  if (out.classes == 0) return out;
+  const std::int64_t cells = out.classes <= kMaxClasses ? out.classes * out.classes : 0;
+  std::vector<double> values(static_cast<std::size_t>(cells) + 2);
+  if (counts && classes > 0) {
+    std::ranges::copy(matrix, values.begin());
+    values[values.size() - 2] = static_cast<double>(samples);
+    values[values.size() - 1] = static_cast<double>(in_top5);
+  }
+  group.sum(values.data(), static_cast<std::int64_t>(values.size()));
+  for (std::size_t i = 0; i < values.size() - 2; ++i) out.matrix.push_back(std::llround(values[i]));
+  out.samples = std::llround(values[values.size() - 2]);
+  out.in_top5 = std::llround(values[values.size() - 1]);
+  return out;
+}
+
+std::optional<double> ClassCounts::top5_accuracy() const {
+  if (classes <= kTop || samples == 0) return std::nullopt;
+  return 100.0 * static_cast<double>(in_top5) / static_cast<double>(samples);
+}
+
+std::string ClassCounts::csv(const std::vector<std::string>& names) const {
+  const auto name = [&](std::int64_t k) {
+    return std::ssize(names) == classes ? csv_quoted(names[static_cast<std::size_t>(k)]) : cat(k);
+  };
+  std::string out = "true_class";
+  for (std::int64_t k = 0; k < classes; ++k) out += cat(",", name(k));
+  for (std::int64_t row = 0; row < classes; ++row) {
+    out += cat("\n", name(row));
+    for (std::int64_t k = 0; k < classes; ++k) {
+      out += cat(",", matrix[static_cast<std::size_t>(row * classes + k)]);
+    }
+  }
+  return out + "\n";
+}
+
+}  // namespace convscope
