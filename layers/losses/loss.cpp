@@ -7,6 +7,7 @@
 #include "framework/ops/elementwise.h"
 #include "framework/ops/reduce.h"
 #include "framework/ops/softmax_cross_entropy.h"
+#include "layers/losses/class_rows.h"
 
 namespace convscope {
 
@@ -17,26 +18,53 @@ Registry<LossType>& loss_types() {
 
 const LossType& default_loss() { return loss_types().get(kDefaultLoss); }
 
+namespace {
+
+bool has_pixels(const Shape& x) { return x.rank() == 4; }
+
+// Throws an error of `operation` unless labels are i32 [N,H,W], each in [0,K), for x [N,K,H,W].
+void check_pixel_labels(const Tensor& x, const Tensor& labels, const char* operation) {
+  const Shape want = labels_shape(x.shape());
+  CONVSCOPE_CHECK(labels.defined() && labels.dtype() == DType::i32 && labels.shape() == want &&
+                      labels.device() == x.device(),
+                  operation, "expected labels i32", want, " because logits are ", x.str(), ", got ",
+                  labels.str());
+  if (labels.device().type != DeviceType::cpu) return;  // device kernels ignore invalid labels
+  const std::int32_t* const label = labels.data<std::int32_t>();
+  for (std::int64_t i = 0; i < labels.numel(); ++i) {
+    CONVSCOPE_CHECK(label[i] >= 0 && label[i] < x.dim(1), operation, "expected labels in [0,",
+                    x.dim(1), ") because logits are ", x.shape(), ", got ", label[i], " at index ",
+                    i);
+  }
+}
+
+}  // namespace
+
 Variable LossType::operator()(const Variable& x, const Variable& labels) const {
   return apply(make(), {x, labels});
 }
 
 Variable LossType::operator()(const Variable& x, const Tensor& labels) const {
   std::unique_ptr<LossOperation> operation = make();
-  check_labels(x.value(), labels, operation->kind().data());
+  const auto check = has_pixels(x.shape()) ? check_pixel_labels : check_labels;
+  check(x.value(), labels, operation->kind().data());
   // Copies the labels, because the data loader may reuse their memory for the next batch.
   return apply(std::move(operation), {x, Variable(needs_record(x) ? labels.clone() : labels)});
 }
 
 std::int64_t LossType::correct(const Tensor& x, const Tensor& labels) const {
-  return count_correct(x, labels);
+  if (!has_pixels(x.shape())) return count_correct(x, labels);
+  const Tensor rows = Tensor::empty(class_rows_shape(x.shape()), x.dtype(), x.device());
+  class_rows_kernel.get(x.device())(x, rows);
+  return count_correct(rows, labels.reshape({-1}));
 }
 
 TensorDesc LossOperation::bind(Graph& graph) {
   const TensorDesc& x = graph.desc(inputs[0]);
   const char* const name = kind().data();
-  CONVSCOPE_CHECK(x.shape.rank() == 2, name, "expected logits [N,classes], got ", x.shape);
-  CONVSCOPE_CHECK(x.shape[0] >= 1, name,
+  CONVSCOPE_CHECK(x.shape.rank() == 2 || has_pixels(x.shape), name,
+                  "expected logits [N,classes] or [N,classes,H,W], got ", x.shape);
+  CONVSCOPE_CHECK(class_rows_shape(x.shape)[0] >= 1, name,
                   "expected at least one row because the loss is a mean, got logits ", x.shape);
   more_outputs = {{{1}, DType::i32}};
   return {{1}, x.dtype};
@@ -44,22 +72,26 @@ TensorDesc LossOperation::bind(Graph& graph) {
 
 void LossOperation::forward(Emitter& emitter) {
   const TensorDesc& x = emitter.graph().desc(inputs[0]);
-  const Shape shape = terms_shape(x.shape);
-  saved_ = emitter.slot(x.shape, x.dtype);
+  const Shape rows = class_rows_shape(x.shape);
+  const Shape shape = terms_shape(rows);
+  saved_ = emitter.slot(rows, x.dtype);
+  const Slot copied = has_pixels(x.shape) ? emitter.slot(rows, x.dtype) : kNoSlot;
   const Slot terms = emitter.slot(shape, x.dtype);
   const Slot sum = emitter.slot({1}, x.dtype);
-  const Slot predicted = emitter.slot({x.shape[0]}, DType::i32);
-  const bool counts = !emitter.is_eager();  // count_correct() does it
-  const Forward a{.x = emitter.value(inputs[0]),
+  const Slot predicted = emitter.slot({rows[0]}, DType::i32);
+  const bool counts = !emitter.is_eager();  // LossType::correct() does it
+  const Tensor logits = emitter.value(inputs[0]);
+  const Forward a{.x = copied == kNoSlot ? logits : emitter.use(copied),
                   .labels = emitter.value(inputs[1]),
                   .saved = emitter.use(saved_),
                   .terms = emitter.use(terms)};
   emitter.call([this, a, all = (1u << shape.rank()) - 1, sum = emitter.use(sum),
-                loss = emitter.value(outputs[0]),
+                planes = copied == kNoSlot ? Tensor() : logits, loss = emitter.value(outputs[0]),
                 predicted = counts ? emitter.use(predicted) : Tensor(),
                 correct = counts ? emitter.value(outputs[1]) : Tensor(),
                 factor = 1.0 / static_cast<double>(shape.numel())] {
     const Device device = a.device();
+    if (planes.defined()) class_rows_kernel.get(device)(planes, a.x);
     run(a);
     sum_kernel.get(device)(a.terms, all, sum);
     scale_kernel.get(device)(factor, sum, loss);
@@ -71,18 +103,21 @@ void LossOperation::forward(Emitter& emitter) {
 
 // In a compiled step the loss is the result, and its gradient is the loss scale.
 void LossOperation::backward(Emitter& emitter) {
-  const Shape terms = terms_shape(emitter.graph().shape(inputs[0]));
+  const TensorDesc& x = emitter.graph().desc(inputs[0]);
+  const Shape rows = class_rows_shape(x.shape);
+  const Slot copied = has_pixels(x.shape) ? emitter.slot(rows, x.dtype) : kNoSlot;
   emitter.assign_gradient(inputs[0], [&](const Tensor& dx) {
     Backward a{.saved = emitter.use(saved_),
                .labels = emitter.value(inputs[1]),
-               .factor = 1.0 / static_cast<double>(terms.numel()),
-               .dx = dx};
-    emitter.call([this, a, state = emitter.state(),
+               .factor = 1.0 / static_cast<double>(terms_shape(rows).numel()),
+               .dx = copied == kNoSlot ? dx : emitter.use(copied)};
+    emitter.call([this, a, state = emitter.state(), planes = copied == kNoSlot ? Tensor() : dx,
                   dloss = emitter.is_eager() ? emitter.gradient(output()) : Tensor()]() mutable {
       const Device device = a.device();
       if (dloss.defined()) a.factor *= dloss.item();
       run(a);
       if (state->loss_scale != nullptr) multiply_by_kernel.get(device)(state->loss_scale, a.dx);
+      if (planes.defined()) class_planes_kernel.get(device)(a.dx, planes);
     });
   });
 }

@@ -21,22 +21,25 @@
 
 namespace convscope {
 
-// Inputs: the result x [N,K] of the network, f32 or f64, and the labels i32 [N]. Outputs: the loss,
-// one element, and the number of rows whose largest entry is the entry of the label, i32 [1].
+// Inputs: the result x [N,K] of the network, f32 or f64, and the labels i32 [N]; or, with a class
+// for each pixel, x [N,K,H,W] and i32 [N,H,W]. Pixels become rows (class_rows.h), so that a loss
+// sees R rows: N, or N H W. Outputs: the loss, one element, and the number of rows whose largest
+// entry is the entry of the label, i32 [1].
 class CONVSCOPE_API LossOperation : public Operation {
  public:
   using Operation::Operation;
 
   struct Forward {
-    Tensor x, labels;
-    Tensor saved;  // [N,K], assigned; kept for the backward pass
-    Tensor terms;  // of terms_shape(), assigned
+    Tensor x;       // [R,K]
+    Tensor labels;  // R elements
+    Tensor saved;   // [R,K], assigned; kept for the backward pass
+    Tensor terms;   // of terms_shape(), assigned
     Device device() const { return x.device(); }
   };
   struct Backward {
     Tensor saved, labels;
     double factor;  // the gradient of the loss divided by the number of terms
-    Tensor dx;      // [N,K], assigned
+    Tensor dx;      // [R,K], assigned
     Device device() const { return dx.device(); }
   };
   // Returns the shape of the terms: by default one for each element of x.
@@ -61,7 +64,7 @@ struct LossType {
   CONVSCOPE_API Variable operator()(const Variable& x, const Tensor& labels) const;
   // Does the same without checks of the labels; both may be symbolic.
   CONVSCOPE_API Variable operator()(const Variable& x, const Variable& labels) const;
-  // Returns the number of rows whose largest entry is the entry of the label.
+  // Returns the number of rows, or pixels, whose largest entry is the entry of the label.
   CONVSCOPE_API std::int64_t correct(const Tensor& x, const Tensor& labels) const;
 };
 CONVSCOPE_API Registry<LossType>& loss_types();

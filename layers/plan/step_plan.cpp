@@ -11,6 +11,7 @@
 #include "framework/parallel.h"
 #include "framework/simd/cpu_isa.h"
 #include "layers/dispatch/direction.h"
+#include "layers/losses/class_rows.h"
 #include "layers/plan/pipeline.h"
 
 namespace convscope {
@@ -114,7 +115,8 @@ void StepPlan::record(Module& model, const LossType& loss_of) {
   check_leaves(graph_, model);
   graph_.set_result(logits_);
   if (!graph_.has_loss()) return;
-  labels_value_ = graph_.add_value({{input()[0]}, DType::i32});
+  const Shape scores = graph_.shape(logits_);
+  labels_value_ = graph_.add_value({labels_shape(scores), DType::i32});
   try {
     graph_.set_result(graph_.value_of(loss_of(logits, graph_.variable(labels_value_))));
   } catch (const Error& error) {  // the eager step reports it

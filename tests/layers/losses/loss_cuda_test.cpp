@@ -22,6 +22,17 @@ TEST_F(LossOnCuda, HasTheValuesAndGradientsOfTheCpu) {
   }
 }
 
+TEST_F(LossOnCuda, OfPixelsHasTheValuesAndGradientsOfTheCpu) {
+  const Tensor pixels =
+      Tensor::from({0, 2, 1, 3, 3, 0, 1, 1, 2, 2, 3, 0}, {2, 2, 3}).to(DType::i32);
+  for (const auto& [name, loss] : loss_types().entries()) {
+    SCOPED_TRACE(name);
+    testing::expect_gradients_like_cpu(
+        [&, &loss = loss](const auto& v) { return loss(v[0], pixels.to(v[0].device())); },
+        {testing::normal({2, 4, 2, 3}, DType::f32, 1)}, testing::few_ulp(DType::f32, 64));
+  }
+}
+
 TEST_F(LossOnCuda, ACompiledStepIsRecordable) {
   const Tensor x = testing::normal({5, 6}, DType::f32, 3);
   for (const auto& [name, loss] : loss_types().entries()) {

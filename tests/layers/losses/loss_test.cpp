@@ -9,6 +9,7 @@
 #include "framework/autograd/gradcheck.h"
 #include "framework/ops/elementwise.h"
 #include "framework/ops/softmax_cross_entropy.h"
+#include "layers/conv2d/conv2d.h"
 #include "layers/linear/linear.h"
 #include "layers/plan/step_plan.h"
 #include "tests/support/numbers.h"
@@ -104,6 +105,83 @@ TEST(Loss, ACompiledStepGivesTheLossAndGradientsOfTheEagerStep) {
     eager.backward();
     EXPECT_EQ(compiled, eager.value().item()) << name;
     EXPECT_EQ(plan->correct(), count_correct(y.value(), labels)) << name;
+    EXPECT_TRUE(near(dw, model.weight().grad(), 1e-7, 1e-5)) << name;
+  }
+}
+
+// Labels of [2,3,4] pixels in [0,5).
+Tensor pixel_labels() {
+  const Tensor labels = Tensor::zeros({2, 3, 4}, DType::i32);
+  for (std::int64_t i = 0; i < 24; ++i) {
+    labels.data<std::int32_t>()[i] = static_cast<std::int32_t>(i * i % 5);
+  }
+  return labels;
+}
+
+// Returns row (n, h, w) of the result for each pixel of x [N,K,H,W].
+Tensor rows_of(const Tensor& x) {
+  const std::int64_t classes = x.dim(1), pixels = x.dim(2) * x.dim(3);
+  const Tensor rows = Tensor::empty({x.dim(0) * pixels, classes}, x.dtype());
+  for (std::int64_t i = 0; i < rows.numel(); ++i) {
+    const std::int64_t row = i / classes, k = i % classes;
+    rows.data<double>()[i] = x.data<double>()[(row / pixels * classes + k) * pixels + row % pixels];
+  }
+  return rows;
+}
+
+TEST(PixelLoss, IsTheLossOfARowForEachPixel) {
+  const Tensor x = normal({2, 5, 3, 4});
+  const Tensor labels = pixel_labels();
+  for (const auto& [name, loss] : loss_types().entries()) {
+    Variable pixels = leaf(x), rows = leaf(rows_of(x));
+    const Variable of_pixels = loss(pixels, labels), of_rows = loss(rows, labels.reshape({-1}));
+    EXPECT_EQ(of_pixels.value().item(), of_rows.value().item()) << name;
+    EXPECT_EQ(loss.correct(x, labels), count_correct(rows.value(), labels.reshape({-1}))) << name;
+    of_pixels.backward();
+    of_rows.backward();
+    EXPECT_TRUE(near(rows_of(pixels.grad()), rows.grad(), 0, 0)) << name;
+  }
+}
+
+TEST(PixelLoss, RefusesLabelsOfAnotherSizeOrClass) {
+  const Tensor x = Tensor::zeros({2, 3, 4, 4});
+  for (const auto& [name, type] : loss_types().entries()) {
+    const auto& loss = type;
+    EXPECT_NE(error_of([&] {
+                loss(Variable(x), Tensor::zeros({2}, DType::i32));
+              }).find("expected labels i32[2,4,4] because logits are"),
+              std::string::npos)
+        << name;
+    const Tensor labels = Tensor::zeros({2, 4, 4}, DType::i32);
+    labels.data<std::int32_t>()[7] = -1;
+    EXPECT_NE(error_of([&] {
+                loss(Variable(x), labels);
+              }).find("expected labels in [0,3) because logits are [2,3,4,4], got -1 at index 7"),
+              std::string::npos)
+        << name;
+  }
+}
+
+TEST(PixelLoss, ACompiledStepGivesTheLossAndGradientsOfTheEagerStep) {
+  const Tensor x = normal({2, 3, 3, 4}, DType::f32, 3);
+  const Tensor labels = pixel_labels();
+  for (const auto& [name, loss] : loss_types().entries()) {
+    LayerContext context;
+    Conv2d model({.in_channels = 3, .out_channels = 5}, context);
+    std::string why;
+    const auto plan =
+        StepPlan::make(model, x.shape(), PlanMode::training, &why, {}, /*to_show=*/false, loss);
+    ASSERT_NE(plan, nullptr) << why;
+    EXPECT_EQ(plan->labels().shape(), labels.shape());
+    const double compiled = plan->forward(x, labels);
+    plan->backward();
+    const Tensor dw = model.weight().grad().clone();
+    model.zero_grad();
+    const Variable y = model.forward(Variable(x));
+    const Variable eager = loss(y, labels);
+    eager.backward();
+    EXPECT_NEAR(compiled, eager.value().item(), 1e-6) << name;
+    EXPECT_EQ(plan->correct(), loss.correct(y.value(), labels)) << name;
     EXPECT_TRUE(near(dw, model.weight().grad(), 1e-7, 1e-5)) << name;
   }
 }
