@@ -71,6 +71,8 @@ CASES = [
     ("convnext_tiny 224", "cifar10_convnext_tiny.yaml",
      ["model.stem=imagenet", "model.stochastic_depth=0"], (3, 224, 224), 1000, 2,
      lambda: baselines.ConvNeXt(stochastic_depth=0)),
+    ("unet 96", "synthetic_inception_small.yaml", ["model={type: unet, width: 16}"], (3, 96, 96), 5, 2,
+     lambda: baselines.UNet(5, width=16)),
 ]
 
 
@@ -130,7 +132,8 @@ def main():
         with tempfile.TemporaryDirectory() as text:
             folder = pathlib.Path(text)
             x = rng.standard_normal((batch, *image)).astype(np.float32)
-            labels = rng.integers(0, classes, batch).astype(np.int32)
+            pixels = image[1:] if name.startswith("unet") else ()
+            labels = rng.integers(0, classes, (batch, *pixels)).astype(np.int32)
             np.save(folder / "x.npy", x)
             np.save(folder / "labels.npy", labels)
             overrides = overrides + args.override

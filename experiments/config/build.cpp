@@ -169,7 +169,8 @@ std::shared_ptr<Module> build_model(const ExperimentConfig& config, const Shape&
              [&] { apply_quantization(*network, *config.quant, config.device); });
   }
   const Shape output = in_phase(ErrorKind::kConfig, [&] { return network->output_shape(input); });
-  if (output != Shape{1, classes}) {
+  const bool has_pixels = output.rank() == 4;  // a class for each pixel
+  if ((!has_pixels && output.rank() != 2) || output[0] != 1 || output[1] != classes) {
     fail(ErrorKind::kConfig, "model",
          cat("expected an output of shape ", Shape{1, classes}, " because the data set has ",
              classes, " classes, got ", output));

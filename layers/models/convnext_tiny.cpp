@@ -8,7 +8,7 @@
 // Layers      a block: depthwise 7x7, layer norm over the channels, 1x1 to 4 times the channels,
 //             GELU, 1x1 back, a learned factor of each channel; then x is added. In training, a
 //             block is skipped for some images
-// Names       as in torchvision: "features.1.0.block.0.weight". The shapes of two kinds of parameters
+// Names       as in torchvision: "features.1.0.block.0.weight". The shapes of some parameters
 //             differ: block.3 and block.5 are 1x1 convolutions [K,C,1,1] here and linear layers
 //             [K,C] there; layer_scale.weight is [C] here and layer_scale [C,1,1] there
 // Parameters  stem              imagenet (default): 4x4 at stride 4; cifar: 3x3 at stride 1

@@ -12,8 +12,8 @@
 //             dropout           before the last layer, default 0.2
 //             stochastic_depth  probability to skip the last block, default 0.2
 // Usage       model: {type: efficientnet_b0, stem: cifar}
-// Paper       M. Tan, Q. Le: EfficientNet: Rethinking Model Scaling for Convolutional Neural Networks,
-//             ICML 2019, arXiv 1905.11946
+// Paper       M. Tan, Q. Le: EfficientNet: Rethinking Model Scaling for Convolutional Neural
+//             Networks, ICML 2019, arXiv 1905.11946
 #include <algorithm>
 
 #include "layers/models/layer_list.h"

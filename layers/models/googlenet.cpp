@@ -6,14 +6,15 @@
 //             maxpool2 [N,192,28,28]  inception3b [N,480,28,28]  inception4e [N,832,14,14]
 //             inception5b [N,1024,7,7]
 // Layers      a module: 1x1 | 1x1, 3x3 | 1x1, 5x5 | 3x3 max pooling, 1x1, joined by concat
-// Names       of parameters and buffers are those of torchvision: "inception3a.branch2.1.conv.weight"
+// Names       of parameters and buffers are those of torchvision:
+//             "inception3a.branch2.1.conv.weight"
 // Parameters  stem         imagenet (default): 7x7 at stride 2 and pooling; cifar: 3x3 at stride 1,
 //                          without the two poolings of the stem
 //             wide_kernel  window of the third branch: 5 (default), as in the paper; 3 is what
 //                          torchvision has
 //             dropout      before the last layer, default 0.2
-// Not here    the two auxiliary classifiers, and local response normalization: every convolution has
-//             a batch norm (eps 0.001), as in torchvision
+// Not here    the two auxiliary classifiers, and local response normalization: every convolution
+//             has a batch norm (eps 0.001), as in torchvision
 // Usage       model: {type: googlenet, stem: cifar}
 // Paper       C. Szegedy et al.: Going Deeper with Convolutions, CVPR 2015, arXiv 1409.4842
 #include "layers/models/layer_list.h"

@@ -3,7 +3,7 @@
 // appends layers and returns the name of the last one, which is the `from` of later layers.
 //
 //   LayerList net("tiny");
-//   const std::string c = net.conv_norm("conv1", "bn1", "input", {.out_channels = 16, .kernel = 3});
+//   const std::string c = net.conv_norm("conv1", "bn1", "input", {.out_channels = 16});
 //   const std::string a = net.add("relu", "relu", {c});
 //   net.add("add", "sum", {a, c});
 //   return net.build(input, context);
@@ -31,12 +31,12 @@ class LayerList {
 
   std::string add(const std::string& type, const std::string& name,
                   const std::vector<std::string>& from, const Values& options = {});
-  // A convolution whose weights are drawn for ReLU.
+  // Appends a convolution whose weights are drawn for ReLU.
   std::string conv(const std::string& name, const std::string& from, const Conv& sizes);
-  // A convolution and its batch norm.
+  // Appends a convolution and its batch norm.
   std::string conv_norm(const std::string& conv_name, const std::string& norm_name,
                         const std::string& from, const Conv& sizes, double eps = 1e-5);
-  // Mean over the pixels, then dropout if its probability is above 0, then a linear layer.
+  // Appends the mean over the pixels, dropout if its probability is above 0, then a linear layer.
   void classifier(const std::string& linear_name, const std::string& from, int classes,
                   double dropout = 0);
 

@@ -5,8 +5,8 @@
 // Shapes      x [N,C,H,W] -> logits [N,classes];  224x224 images, stem imagenet:
 //             maxpool [N,64,56,56]  layer1 [N,256,56,56]  layer2 [N,512,28,28]
 //             layer3 [N,1024,14,14]  layer4 [N,2048,7,7]
-// Layers      a bottleneck: 1x1 to `width` channels, 3x3, 1x1 to 4 `width` channels, each with batch
-//             norm; then x is added. The 3x3 convolution has the stride (version 1.5)
+// Layers      a bottleneck: 1x1 to `width` channels, 3x3, 1x1 to 4 `width` channels, each with
+//             batch norm; then x is added. The 3x3 convolution has the stride (version 1.5)
 // Names       of parameters and buffers are those of torchvision: "layer2.0.downsample.1.bias"
 // Parameters  stem    imagenet (default): conv1 7x7 at stride 2, then 3x3 max pooling at stride 2;
 //                     cifar: conv1 3x3 at stride 1, no pooling, for images of about 32x32

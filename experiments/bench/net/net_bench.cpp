@@ -188,11 +188,14 @@ std::string names_of(const StepKernels& kernels, const std::string& layer, NetMo
 
 }  // namespace
 
-Batch random_batch(const Shape& image, std::int64_t size, int classes, std::uint64_t seed) {
-  Batch batch{.x = random_tensor(batch_shape(size, image), seed, Device{}),
-              .labels = Tensor::zeros({size}, DType::i32)};
+Batch random_batch(const Module& model, const Shape& image, std::int64_t size, int classes,
+                   std::uint64_t seed) {
+  const Shape x = batch_shape(size, image), y = model.output_shape(x);
+  Batch batch{
+      .x = random_tensor(x, seed, Device{}),
+      .labels = Tensor::zeros(y.rank() == 4 ? Shape{size, y[2], y[3]} : Shape{size}, DType::i32)};
   Generator random(seed, 12);
-  for (std::int64_t i = 0; i < size; ++i) {
+  for (std::int64_t i = 0; i < batch.labels.numel(); ++i) {
     batch.labels.data<std::int32_t>()[i] =
         static_cast<std::int32_t>(random.below(static_cast<std::uint32_t>(classes)));
   }
@@ -242,8 +245,9 @@ NetBenchRow bench_net(const ExperimentConfig& config, Module& model, const Shape
   if (config.quant) {
     row.arithmetic = "fake-quant f32";  // time_inference() detects integer arithmetic
   }
-  const Batch data = options.samples == nullptr ? random_batch(image, batch, classes, options.seed)
-                                                : batch_of(*options.samples, batch);
+  const Batch data = options.samples == nullptr
+                         ? random_batch(model, image, batch, classes, options.seed)
+                         : batch_of(*options.samples, batch);
   settle_quantizers(config, model, data.x.to(device));
   if (mode == NetMode::inference) {
     time_inference(config, model, data.x.to(device), options, row);
@@ -343,7 +347,8 @@ std::vector<NetOpRow> bench_operations(Module& model, const Shape& input, int cl
                      /*to_show=*/false, loss);
   if (!plan) return {};
   plan->prepare();
-  const Batch batch = random_batch({input[1], input[2], input[3]}, input[0], classes, options.seed);
+  const Batch batch =
+      random_batch(model, {input[1], input[2], input[3]}, input[0], classes, options.seed);
   const Tensor x = batch.x.to(plan->device());
   std::vector<NetOpRow> rows;
   std::vector<std::vector<double>> forward, backward;

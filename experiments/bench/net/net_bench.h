@@ -109,9 +109,10 @@ CONVSCOPE_API std::vector<NetOpRow> bench_operations(Module& model, const Shape&
                                                      NetMode mode, const NetBenchOptions& options,
                                                      const LossType& loss = default_loss());
 
-// Returns normal random images [size, image...] and random labels, on the CPU.
-CONVSCOPE_API Batch random_batch(const Shape& image, std::int64_t size, int classes,
-                                 std::uint64_t seed);
+// Returns normal random images [size, image...] and random labels on the CPU: one for each image, or
+// for each pixel if the model's output has pixels.
+CONVSCOPE_API Batch random_batch(const Module& model, const Shape& image, std::int64_t size,
+                                 int classes, std::uint64_t seed);
 // Brings a quantised network to its state after the first training steps: its quantisers are
 // active, know the masks and are calibrated. Until then no step can be compiled.
 CONVSCOPE_API void settle_quantizers(const ExperimentConfig& config, Module& model,

@@ -80,6 +80,9 @@ std::vector<double> recorded_inference_seconds(StepPlan& plan, const Tensor& x,
 
 std::string time_recorded_training(const ExperimentConfig& config, Module& model, int classes,
                                    const NetBenchOptions& options, NetBenchRow& row) {
+  if (model.output_shape(batch_shape(row.batch, row.image)).rank() == 4) {
+    return "the random images of recorded steps have one class each, not one for each pixel";
+  }
   model.train();
   const std::unique_ptr<Optimizer> optimizer = build_optimizer(config, model);
   const Loader loader(random_images(row.image, row.batch, classes, options.seed),

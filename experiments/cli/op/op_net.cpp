@@ -96,8 +96,10 @@ int run_net(const OpNet& op) {
   if (!op.out_y.empty()) write_npy(op.out_y, y.value().to(Device{}));
   if (!op.labels.empty()) {
     const Tensor labels = read_npy(op.labels);
-    CONVSCOPE_CHECK(labels.rank() == 1 && labels.dtype() == DType::i32, kCommand,
-                    "expected labels [N] of type i32, got ", labels.str());
+    const bool has_pixels = y.shape().rank() == 4;
+    CONVSCOPE_CHECK(labels.rank() == (has_pixels ? 3 : 1) && labels.dtype() == DType::i32, kCommand,
+                    "expected labels ", has_pixels ? "[N,H,W]" : "[N]", " of type i32, got ",
+                    labels.str());
     const LossType& loss_of = loss_types().get(config.train.loss);
     const Variable loss = loss_of(y, labels.to(config.device));
     std::cout << "loss " << loss.value().item() << "\n";
@@ -126,7 +128,8 @@ void declare_op_net(CommandLine& op, std::function<int()>& run) {
   app->add_option("KEY=VALUE", net->overrides,
                   "values that replace those of the config (optim.lr=0.1)");
   app->add_option("--x", net->x, "images [N,C,H,W], .npy, f4")->required();
-  app->add_option("--labels", net->labels, "classes [N], i4; required for the loss");
+  app->add_option("--labels", net->labels,
+                  "classes [N], or [N,H,W] for a class of each pixel, i4; required for the loss");
   app->add_option("--weights", net->weights,
                   "parameters and buffers, .safetensors (default: random, from the config's seed)");
   app->add_option("--classes", net->classes, "number of outputs (default: the data set's)")

@@ -129,7 +129,7 @@ std::int64_t ShareTimer::parameters() const { return network_->model->parameter_
 ShareTimes ShareTimer::measure(std::int64_t images, int chunks) {
   Network& n = *network_;
   const ExperimentConfig& config = n.config;
-  const Batch batch = random_batch(n.sample.shape, images, n.sample.classes,
+  const Batch batch = random_batch(*n.model, n.sample.shape, images, n.sample.classes,
                                    static_cast<std::uint64_t>(config.seed));
   require_trainable(*n.model, batch.x.shape(),
                     cat("a process has ", images, images == 1 ? " image" : " images",
