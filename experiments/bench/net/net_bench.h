@@ -109,8 +109,8 @@ CONVSCOPE_API std::vector<NetOpRow> bench_operations(Module& model, const Shape&
                                                      NetMode mode, const NetBenchOptions& options,
                                                      const LossType& loss = default_loss());
 
-// Returns normal random images [size, image...] and random labels on the CPU: one for each image, or
-// for each pixel if the model's output has pixels.
+// Returns normal random images [size, image...] and random labels, on the CPU. There is a label for
+// each image, or for each pixel if the model's output has pixels.
 CONVSCOPE_API Batch random_batch(const Module& model, const Shape& image, std::int64_t size,
                                  int classes, std::uint64_t seed);
 // Brings a quantised network to its state after the first training steps: its quantisers are
