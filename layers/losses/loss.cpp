@@ -77,6 +77,7 @@ void LossOperation::forward(Emitter& emitter) {
   saved_ = emitter.slot(rows, x.dtype);
   const Slot copied = has_pixels(x.shape) ? emitter.slot(rows, x.dtype) : kNoSlot;
   const Slot terms = emitter.slot(shape, x.dtype);
+  const Slot scratch = emitter.slot(scratch_shape(rows), x.dtype);
   const Slot sum = emitter.slot({1}, x.dtype);
   const Slot predicted = emitter.slot({rows[0]}, DType::i32);
   const bool counts = !emitter.is_eager();  // LossType::correct() does it
@@ -84,7 +85,8 @@ void LossOperation::forward(Emitter& emitter) {
   const Forward a{.x = copied == kNoSlot ? logits : emitter.use(copied),
                   .labels = emitter.value(inputs[1]),
                   .saved = emitter.use(saved_),
-                  .terms = emitter.use(terms)};
+                  .terms = emitter.use(terms),
+                  .scratch = emitter.use(scratch)};
   emitter.call([this, a, all = (1u << shape.rank()) - 1, sum = emitter.use(sum),
                 planes = copied == kNoSlot ? Tensor() : logits, loss = emitter.value(outputs[0]),
                 predicted = counts ? emitter.use(predicted) : Tensor(),

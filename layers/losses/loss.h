@@ -30,10 +30,11 @@ class CONVSCOPE_API LossOperation : public Operation {
   using Operation::Operation;
 
   struct Forward {
-    Tensor x;       // [R,K]
-    Tensor labels;  // R elements
-    Tensor saved;   // [R,K], assigned; kept for the backward pass
-    Tensor terms;   // of terms_shape(), assigned
+    Tensor x;        // [R,K]
+    Tensor labels;   // R elements
+    Tensor saved;    // [R,K], assigned; kept for the backward pass
+    Tensor terms;    // of terms_shape(), assigned
+    Tensor scratch;  // of scratch_shape(), for this call
     Device device() const { return x.device(); }
   };
   struct Backward {
@@ -44,6 +45,8 @@ class CONVSCOPE_API LossOperation : public Operation {
   };
   // Returns the shape of the terms: by default one for each element of x.
   virtual Shape terms_shape(const Shape& x) const { return x; }
+  // Returns the shape of the memory that run(Forward) needs besides its results.
+  virtual Shape scratch_shape(const Shape& /*x*/) const { return {1}; }
   virtual void run(const Forward& a) const = 0;
   virtual void run(const Backward& a) const = 0;
 

@@ -42,7 +42,8 @@ Tensor logits_with_outliers(const Shape& shape) {
 }
 
 TEST(Loss, TheTableHasThem) {
-  EXPECT_EQ(loss_types().names(), (std::vector<std::string>{"bce", "cross_entropy", "mse"}));
+  EXPECT_EQ(loss_types().names(),
+            (std::vector<std::string>{"bce", "cross_entropy", "dice", "mse"}));
   EXPECT_EQ(&default_loss(), &loss_types().get("cross_entropy"));
 }
 
@@ -72,6 +73,19 @@ TEST(Loss, BinaryCrossEntropyIsExactWhereExpOverflows) {
 TEST(Loss, MeanSquaredErrorIsThatOfOneHotTargets) {
   const Tensor x = Tensor::from({1, 2, -3, 0.5f, 0, 1}, {2, 3});
   EXPECT_NEAR(loss_of("mse", x, labels_of({1, 2})), (1 + 1 + 9 + 0.25 + 0 + 0) / 6, 1e-6);
+}
+
+TEST(Loss, DiceIsTheOverlapOfEachClassOverTheBatch) {
+  // Values and gradients from PyTorch 2.15: softmax, then 1 - (2 I + 1) / (S + 1) by class.
+  const Variable x =
+      leaf(Tensor::from({1, 2, -3, 0.5f, 0, 1, -1, 2, 0.25f}, {3, 3}).to(DType::f64));
+  const Variable loss = loss_types().get("dice")(x, labels_of({1, 2, 1}));
+  EXPECT_NEAR(loss.value().item(), 0.25265760776756846, 1e-12);
+  loss.backward();
+  const double want[] = {0.04048540670193447,  -0.04106802382150901,  0.0005826171195745379,
+                         0.04795987451937782,  0.016639263005290127,  -0.06459913752466795,
+                         0.007095547807200756, -0.027257453343586553, 0.020161905536385808};
+  for (std::int64_t i = 0; i < 9; ++i) EXPECT_NEAR(x.grad().data<double>()[i], want[i], 1e-12);
 }
 
 TEST(Loss, ALabelOutsideOfTheClassesIsRefused) {
