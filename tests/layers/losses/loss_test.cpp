@@ -43,7 +43,7 @@ Tensor logits_with_outliers(const Shape& shape) {
 
 TEST(Loss, TheTableHasThem) {
   EXPECT_EQ(loss_types().names(),
-            (std::vector<std::string>{"bce", "cross_entropy", "dice", "mse"}));
+            (std::vector<std::string>{"bce", "cross_entropy", "dice", "focal", "mse"}));
   EXPECT_EQ(&default_loss(), &loss_types().get("cross_entropy"));
 }
 
@@ -86,6 +86,17 @@ TEST(Loss, DiceIsTheOverlapOfEachClassOverTheBatch) {
                          0.04795987451937782,  0.016639263005290127,  -0.06459913752466795,
                          0.007095547807200756, -0.027257453343586553, 0.020161905536385808};
   for (std::int64_t i = 0; i < 9; ++i) EXPECT_NEAR(x.grad().data<double>()[i], want[i], 1e-12);
+}
+
+TEST(Loss, FocalIsThePapersFormula) {
+  const Tensor x = Tensor::from({1, 2, -3, 0.5f, 0, 1}, {2, 3});
+  double want = 0;
+  for (const auto& [own, others] : {std::pair{2.0, std::pair{1.0, -3.0}}, {1.0, {0.5, 0.0}}}) {
+    const double p = 1 / (1 + std::exp(others.first - own) + std::exp(others.second - own));
+    want -= std::pow(1 - p, 2) * std::log(p) / 2;
+  }
+  EXPECT_NEAR(loss_of("focal", x, labels_of({1, 2})), want, 1e-6);
+  EXPECT_EQ(loss_of("focal", Tensor::from({200, -200}, {1, 2}), labels_of({0})), 0);
 }
 
 TEST(Loss, ALabelOutsideOfTheClassesIsRefused) {
