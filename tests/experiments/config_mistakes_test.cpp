@@ -245,8 +245,7 @@ INSTANTIATE_TEST_SUITE_P(
              "data: {set: mnist}\nmodel: {type: test_model, size: 1, mode: reflct}\n",
              "exp.yaml:2:42: error: model.mode: expected one of zeros, reflect, got 'reflct'; did "
              "you mean 'reflect'?"},
-        Case{"loss that does not exist", cat(kRest, "train: {loss: bee}
-"),
+        Case{"loss that does not exist", cat(kRest, "train: {loss: bee}\n"),
              "exp.yaml:3:15: error: train.loss: expected one of bce, cross_entropy, dice, focal, "
              "mse, got 'bee'; did you mean 'bce'?"},
         Case{"device", cat(kRest, "device: gpu\n"),
