@@ -178,6 +178,13 @@ std::shared_ptr<Module> build_model(const ExperimentConfig& config, const Shape&
   return network;
 }
 
+void check_labels_fit(const ExperimentConfig& config, const Module& model, const Shape& sample) {
+  if (model.output_shape(batch_shape(1, sample)).rank() != 4) return;
+  fail(ErrorKind::kConfig, "model",
+       cat("expected scores [N,classes] because the data set '", config.data.set,
+           "' has one class for each image, got a class for each pixel; no data set has them yet"));
+}
+
 bool is_running_statistic(std::string_view buffer) {
   return buffer.ends_with("running_mean") || buffer.ends_with("running_var");
 }

@@ -59,4 +59,7 @@ CONVSCOPE_API SampleInfo sample_info(const ExperimentConfig& config);
 // Returns the shape of a batch: the number of samples, then the sizes of a sample.
 Shape batch_shape(std::int64_t count, const Shape& sample);
 
+// Fails if the model gives a class for each pixel, which no data set has. `sample` is [C,H,W].
+void check_labels_fit(const ExperimentConfig& config, const Module& model, const Shape& sample);
+
 }  // namespace convscope

@@ -125,12 +125,7 @@ void build_network(const ExperimentConfig& config, TrainingSetup& setup) {
   const std::int64_t batches = setup.train->batches_per_epoch();
   const std::int64_t steps = batches * config.train.epochs;
   setup.model = build_model(config, data.sample_shape(), data.classes);
-  if (setup.model->output_shape(batch_shape(1, data.sample_shape())).rank() == 4) {
-    fail(ErrorKind::kConfig, "model",
-         cat("expected scores [N,classes] because the data set '", config.data.set,
-             "' has one class for each image, got a class for each pixel; no data set has them "
-             "yet"));
-  }
+  check_labels_fit(config, *setup.model, data.sample_shape());
   setup.optimizer = build_optimizer(config, *setup.model);
   setup.pruner =
       build_pruner(config, *setup.model, setup.optimizer.get(), data.sample_shape(), steps);

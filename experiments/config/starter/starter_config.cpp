@@ -72,7 +72,7 @@ Recipe recipe_for(const StarterRequest& request) {
                                   out.contains("model.stem") ? ", stem: cifar" : "", "}\n");
   const ExperimentConfig config = parse_config_text(minimal, request.file);
   const int classes = data.classes > 0 ? data.classes : 10;
-  (void)build_model(config, image, classes);
+  check_labels_fit(config, *build_model(config, image, classes), image);
   return out;
 }
 

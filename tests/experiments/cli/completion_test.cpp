@@ -64,9 +64,9 @@ TEST(Completion, BashOffersCommandsOptionsConfigsKeysAndValues) {
   // the text before it.
   EXPECT_TRUE(holds(offered("run quickstart conv.algorithm = \"\""), "im2col_gemm"));
   EXPECT_EQ(offered("run quickstart data.set = cif"), (std::vector<std::string>{"cifar10"}));
-  EXPECT_EQ(offered("init --model resn"), (std::vector<std::string>{"resnet18"}));
+  EXPECT_EQ(offered("init --model resnet1"), (std::vector<std::string>{"resnet18"}));
   EXPECT_EQ(offered("sweep --format c"), (std::vector<std::string>{"csv"}));
-  EXPECT_EQ(offered("bench net resnet"), (std::vector<std::string>{"resnet18"}));
+  EXPECT_EQ(offered("bench net resnet"), (std::vector<std::string>{"resnet18", "resnet50"}));
   EXPECT_EQ(offered("data fetch fa"), (std::vector<std::string>{"fashion_mnist"}));
   EXPECT_EQ(offered("help bench n"), (std::vector<std::string>{"net"}));
 }

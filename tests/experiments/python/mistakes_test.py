@@ -88,7 +88,7 @@ class Mistakes(unittest.TestCase):
             convscope.explain(X)
         with self.assertRaises(ValueError):
             convscope.explain("n=1,q=2")
-        with self.assertRaisesRegex(ValueError, "expected conv2d, deform_conv2d or sparse_conv"):
+        with self.assertRaisesRegex(ValueError, "expected conv2d, conv_transpose2d, deform_conv2d or sparse_conv"):
             convscope.algorithms(operation="conv3d")
 
     def test_every_class_is_an_error_of_ours(self):
