@@ -73,6 +73,7 @@ class Tree(unittest.TestCase):
             (self.root / name).chmod(0o755)
         self.add("built/lib/libconvscope_cuda.so", "")
         self.add("python/torch/__init__.py", TORCH)
+        self.add("python/torchvision/__init__.py", "from unittest import mock\nmodels = mock.MagicMock()\n")
         self.records = self.root / "experiments" / "bench" / "records"
         self.records.mkdir()
         self.environment = {key: value for key, value in os.environ.items() if not key.startswith("CONVSCOPE_")}

@@ -108,8 +108,8 @@ class Shell:
             write("dy.npy", 1, 4, 9, 9)
         if example.startswith("op lsq"):
             write("dy.npy", 1, 4, 9, 9)
-        if example.startswith("op conv_transpose2d"):
-            write("w.npy", 3, 4, 3, 3)
+        if example.startswith("op ") and not example.startswith("op lsq"):
+            write("w.npy", *((3, 4, 3, 3) if example.startswith("op conv_transpose2d") else (4, 3, 3, 3)))
         if example.startswith("op sparse"):
             write("x.npy", 5, 3)
             write("w.npy", 4, 3, 3, 3)
