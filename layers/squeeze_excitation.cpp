@@ -3,8 +3,9 @@
 // means of all channels.
 //
 // Shapes      x [N,C,H,W] -> y, the same shape
-// Formula     y = x s,  s [N,C,1,1] = sigmoid(fc2(relu(fc1(mean over H and W of x))))
+// Formula     y = x s,  s [N,C,1,1] = sigmoid(fc2(activation(fc1(mean over H and W of x))))
 // Parameters  reduction  fc1 has C / reduction output channels, at least 1; default 4
+//             activation relu (default) or silu
 //             algorithm  of the 1x1 convolutions fc1 and fc2, as for conv2d
 // Names       fc1 and fc2 are children, 1x1 convolutions as in torchvision
 // Usage       {type: squeeze_excitation, reduction: 4}
@@ -22,8 +23,9 @@ namespace {
 
 class SqueezeExcitation final : public Module {
  public:
-  SqueezeExcitation(std::int64_t channels, std::int64_t reduction, const Conv2dPolicy* policy,
+  SqueezeExcitation(std::int64_t channels, const Options& given, const Conv2dPolicy* policy,
                     LayerContext& context) {
+    const std::int64_t reduction = given.integer("reduction");
     const std::int64_t squeezed = std::max<std::int64_t>(1, channels / reduction);
     const std::string path = context.layer_name;
     const auto conv = [&](const char* name, std::int64_t from, std::int64_t to) {
@@ -36,6 +38,9 @@ class SqueezeExcitation final : public Module {
       return add_child(name, std::make_shared<Conv2d>(options, context));
     };
     fc1_ = conv("fc1", channels, squeezed);
+    activation_ = add_child(
+        "activation",
+        layer_types().get(given.text("activation")).build({}, {1, squeezed, 1, 1}, context));
     fc2_ = conv("fc2", squeezed, channels);
   }
   std::string kind() const override { return "squeeze_excitation"; }
@@ -46,7 +51,7 @@ class SqueezeExcitation final : public Module {
       const Graph::Scope scope(x.graph(), name);
       return child(v);
     };
-    const Variable squeezed = relu(apply_to(*fc1_, "fc1", adaptive_avg_pool2d(x, 1, 1)));
+    const Variable squeezed = (*activation_)(apply_to(*fc1_, "fc1", adaptive_avg_pool2d(x, 1, 1)));
     return mul(x, sigmoid(apply_to(*fc2_, "fc2", squeezed)));
   }
 
@@ -58,6 +63,7 @@ class SqueezeExcitation final : public Module {
 
  private:
   std::shared_ptr<Conv2d> fc1_, fc2_;
+  std::shared_ptr<Module> activation_;
 };
 
 }  // namespace
@@ -71,6 +77,11 @@ CONVSCOPE_REGISTER_LAYER(
                  .doc = "the inner convolution has C / reduction channels",
                  .min = 1,
                  .max = 1 << 20},
+                {.name = "activation",
+                 .type = OptionType::text,
+                 .default_value = std::string("relu"),
+                 .doc = "between the two convolutions",
+                 .choices = {"relu", "silu"}},
                 {.name = "algorithm",
                  .type = OptionType::text,
                  .doc = "of both convolutions, as for conv2d; default: that of the block 'conv'"}},
@@ -83,9 +94,8 @@ CONVSCOPE_REGISTER_LAYER(
          const std::string& word = options.text("algorithm");
          named = {word, word, word};
        }
-       return std::make_shared<SqueezeExcitation>(input[1], options.integer("reduction"),
-                                                  options.has("algorithm") ? &named : nullptr,
-                                                  context);
+       return std::make_shared<SqueezeExcitation>(
+           input[1], options, options.has("algorithm") ? &named : nullptr, context);
      }})
 
 }  // namespace convscope

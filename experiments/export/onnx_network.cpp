@@ -341,14 +341,11 @@ class Walk {
     const std::string x = value_;
     const Shape images = shape_;
     node("GlobalAveragePool", name + ".means", {x});
+    shape_ = {images[0], images[1], 1, 1};
     for (const NamedModule& part : module.modules()) {
-      auto* const conv = dynamic_cast<Conv2d*>(part.module);
-      if (conv == nullptr) continue;
-      shape_ = {1, conv->options().in_channels, 1, 1};
-      pass_conv(names_.at(conv), *conv);
-      const bool is_first = part.name == "fc1";
-      node(is_first ? "Relu" : "Sigmoid", joined(name, is_first ? "relu" : "sigmoid"), {value_});
+      if (part.module != &module) pass(*part.module);
     }
+    node("Sigmoid", name + ".sigmoid", {value_});
     shape_ = images;
     node("Mul", name, {x, value_});
   }

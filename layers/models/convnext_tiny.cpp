@@ -75,8 +75,7 @@ std::shared_ptr<Module> build(const Options& options, const Shape& input, int cl
     }
     ++number;
   }
-  x = net.add("adaptive_avg_pool2d", "avgpool", {x},
-              {{"output_size", std::vector<std::int64_t>{1, 1}}});
+  x = net.add("global_avg_pool2d", "avgpool", {x});
   x = net.add("flatten", "classifier.1", {norm(net, "classifier.0", x)});
   net.add("linear", "classifier.2", {x}, {{"out_features", std::int64_t{classes}}});
   return net.build(input, context);

@@ -14,8 +14,6 @@
 // Usage       model: {type: efficientnet_b0, stem: cifar}
 // Paper       M. Tan, Q. Le: EfficientNet: Rethinking Model Scaling for Convolutional Neural
 //             Networks, ICML 2019, arXiv 1905.11946
-#include <algorithm>
-
 #include "layers/models/layer_list.h"
 
 namespace convscope {
@@ -37,18 +35,6 @@ std::string conv_silu(LayerList& net, const std::string& path, const std::string
   return net.add("silu", path + ".2", {net.conv_norm(path + ".0", path + ".1", from, sizes)});
 }
 
-// Multiplies each channel by a number between 0 and 1 that depends on the means of all channels.
-std::string squeeze_excitation(LayerList& net, const std::string& path, const std::string& x,
-                               std::int64_t channels, std::int64_t squeezed) {
-  std::string y = net.add("adaptive_avg_pool2d", path + ".avgpool", {x},
-                          {{"output_size", std::vector<std::int64_t>{1, 1}}});
-  y = net.conv(path + ".fc1", y, {.out_channels = squeezed, .bias = true});
-  y = net.add("silu", path + ".activation", {y});
-  y = net.conv(path + ".fc2", y, {.out_channels = channels, .bias = true});
-  y = net.add("sigmoid", path + ".scale_activation", {y});
-  return net.add("mul", path + ".mul", {x, y});
-}
-
 struct Block {
   std::int64_t in_channels, out_channels, stride, kernel, expansion;
   double skip;  // probability
@@ -64,7 +50,8 @@ std::string inverted_residual(LayerList& net, const std::string& path, const std
   y = conv_silu(
       net, part(), y,
       {.out_channels = wide, .kernel = block.kernel, .stride = block.stride, .groups = wide});
-  y = squeeze_excitation(net, part(), y, wide, std::max<std::int64_t>(1, block.in_channels / 4));
+  y = net.add("squeeze_excitation", part(), {y},
+              {{"reduction", 4 * block.expansion}, {"activation", std::string("silu")}});
   const std::string last = part();
   y = net.conv_norm(last + ".0", last + ".1", y, {.out_channels = block.out_channels});
   if (block.stride != 1 || block.in_channels != block.out_channels) return y;

@@ -30,8 +30,7 @@ std::string LayerList::conv_norm(const std::string& conv_name, const std::string
 
 void LayerList::classifier(const std::string& linear_name, const std::string& from, int classes,
                            double dropout) {
-  std::string x = add("adaptive_avg_pool2d", "avgpool", {from},
-                      {{"output_size", std::vector<std::int64_t>{1, 1}}});
+  std::string x = add("global_avg_pool2d", "avgpool", {from});
   x = add("flatten", "flatten", {x});
   if (dropout > 0) x = add("dropout", "dropout", {x}, {{"p", dropout}});
   add("linear", linear_name, {x}, {{"out_features", std::int64_t{classes}}});
