@@ -19,16 +19,15 @@ namespace {
 class FocalLoss final : public LossOperation {
  public:
   FocalLoss() : LossOperation("focal") {}
-  // Three rows: the losses, and two that are scratch memory until they become copies of the losses.
-  Shape terms_shape(const Shape& x) const override { return {3, x[0]}; }
+  Shape terms_shape(const Shape& x) const override { return {x[0]}; }
+  Shape scratch_shape(const Shape& x) const override { return {2, x[0]}; }
   void run(const Forward& a) const override {
     const auto unary = unary_kernel.get(a.device());
     const auto binary = binary_kernel.get(a.device());
     const auto scale = scale_kernel.get(a.device());
     const Shape rows{a.x.dim(0)};
-    const Tensor loss = a.terms.slice_rows(0, 1).reshape(rows);
-    const Tensor p = a.terms.slice_rows(1, 1).reshape(rows),
-                 q = a.terms.slice_rows(2, 1).reshape(rows);
+    const Tensor &loss = a.terms, p = a.scratch.slice_rows(0, 1).reshape(rows),
+                 q = a.scratch.slice_rows(1, 1).reshape(rows);
     softmax_kernel.get(a.device())(a.x, a.labels, a.saved, loss);  // -log p
     scale(-1.0, loss, p);
     unary(UnaryOp::exp, p, p);
@@ -43,11 +42,9 @@ class FocalLoss final : public LossOperation {
     binary(BinaryOp::mul, a.saved, p.reshape({a.x.dim(0), 1}), a.saved);
     binary(BinaryOp::mul, q, q, q);
     binary(BinaryOp::mul, loss, q, loss);
-    scale(1.0, loss, p);
-    scale(1.0, loss, q);
   }
   void run(const Backward& a) const override {
-    scale_kernel.get(a.device())(3 * a.factor, a.saved, a.dx);
+    scale_kernel.get(a.device())(a.factor, a.saved, a.dx);
   }
 };
 
