@@ -24,7 +24,8 @@ Ranked ranked(const T* scores, std::int64_t classes, std::int64_t label) {
   const T own = scores[label];
   for (std::int64_t k = 0; k < classes; ++k) {
     if (scores[k] > scores[out.predicted]) out.predicted = k;
-    if (scores[k] > own || (scores[k] == own && k < label)) ++out.before;
+    const bool is_after = scores[k] < own || (scores[k] == own && k >= label);
+    if (!is_after && k != label) ++out.before;  // so scores that are not numbers rank last
   }
   return out;
 }
