@@ -91,11 +91,11 @@ class Results final : public Hook {
     const bool ends = run_.state.epoch == run_.setup.epochs || run_.stops_early();
     if (ends && is_first_process()) measure();
     if (run_.runner) run_.runner->write_layers(run_.inference ? &run_.inference->kernels : nullptr);
-    run_.folder.write("summary.json", to_json_text(run_.summary()));
     if (!run_.test_classes.matrix.empty()) {
       run_.folder.write("confusion.csv",
                         run_.test_classes.csv(run_.setup.test->dataset().class_names));
     }
+    run_.folder.write("summary.json", to_json_text(run_.summary()));
     const std::string problem = is_first_process() ? write_run_page(run_.folder) : "";
     if (!problem.empty()) run_.folder.log(problem);
     unwritten_summary_.clear();
