@@ -179,10 +179,12 @@ std::shared_ptr<Module> build_model(const ExperimentConfig& config, const Shape&
 }
 
 void check_labels_fit(const ExperimentConfig& config, const Module& model, const Shape& sample) {
-  if (model.output_shape(batch_shape(1, sample)).rank() != 4) return;
+  const Shape output = model.output_shape(batch_shape(1, sample));
+  if (output.rank() != 4) return;
   fail(ErrorKind::kConfig, "model",
-       cat("expected scores [N,classes] because the data set '", config.data.set,
-           "' has one class for each image, got a class for each pixel; no data set has them yet"));
+       cat("expected an output of shape ", Shape{1, output[1]}, " because the data set '",
+           config.data.set, "' has one class for each image, got ", output,
+           ", a class for each pixel, which no data set has yet"));
 }
 
 bool is_running_statistic(std::string_view buffer) {
