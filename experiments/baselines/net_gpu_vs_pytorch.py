@@ -6,10 +6,12 @@ Each case is a training step or an inference on random images in device memory. 
 --device cuda`, which replays the step as a CUDA graph. PyTorch runs with cudnn.benchmark on, captured in a CUDA graph
 and timed by events, in NCHW and channels-last. In both programs a training step is forward, softmax cross-entropy,
 backward, and SGD with momentum 0.9. f32 means f32 in both (allow_tf32 off); tf32 sets allow_tf32; bf16 is autocast in
-PyTorch. `ratio` is the time of PyTorch's faster layout / Convscope's time.
+PyTorch. `ratio` is the time of PyTorch's faster layout / Convscope's time. With --compile, the network in this layout
+is also compiled by torch.compile, then captured like the others.
 
     python3 experiments/baselines/net_gpu_vs_pytorch.py --program build/cuda/bin/convscope --json out.json
     ... --only 'resnet18 224' --precision f32 bf16
+    ... --only unet --compile
     ... --seconds 300; ... --go-on       # in two runs; exit code 75: stopped by --seconds
 """
 import argparse
@@ -30,6 +32,7 @@ CASES = [
     *((f"{network} 224 {mode}", network, {}, "3x224x224", 1000, mode, 32)
       for network in ("resnet50", "googlenet", "densenet121", "efficientnet_b0", "convnext_tiny")
       for mode in ("inference", "train")),
+    *((f"unet 128 {mode}", "unet", {}, "3x128x128", 4, mode, 32) for mode in ("inference", "train")),
 ]
 LAYOUTS = ("contiguous", "channels_last")
 
@@ -44,7 +47,7 @@ def replayed_ms(step, seconds):
     return statistics.median(mean_ms(replay, count) for _ in range(10))
 
 
-def torch_ms(torch, case, precision, layout, seconds):
+def torch_ms(torch, case, precision, layout, seconds, is_compiled=False):
     import torch_networks as baselines
 
     _, network, options, image, classes, mode, batch = case
@@ -53,7 +56,10 @@ def torch_ms(torch, case, precision, layout, seconds):
     order = baselines.layout_of(layout)
     model = baselines.MODELS[network](classes=classes, **options).cuda().to(memory_format=order)
     x = torch.randn(batch, *map(int, image.split("x")), device="cuda").contiguous(memory_format=order)
-    labels = torch.randint(classes, (batch,), device="cuda")
+    labels = torch.randint(classes, baselines.shape_of_labels(network, x), device="cuda")
+    if is_compiled:
+        torch._dynamo.reset()
+        model.compile()
     half_type = {"bf16": torch.bfloat16, "f16": torch.float16}.get(precision)
     cast = lambda: torch.autocast("cuda", dtype=half_type, enabled=half_type is not None, cache_enabled=False)
     if mode == "inference":
@@ -89,6 +95,7 @@ def main():
     parser.add_argument("--min-time", type=float, default=0.2, help="seconds for each figure")
     parser.add_argument("--precision", nargs="+", default=["f32", "tf32", "bf16"])
     parser.add_argument("--only", default="", help="cases whose name contains the text")
+    parser.add_argument("--compile", action="store_true", help="time torch.compile, too")
     parser.add_argument("--json", help="where to write the figures")
     portions.add_options(parser)
     args = parser.parse_args()
@@ -98,8 +105,8 @@ def main():
 
     torch.backends.cudnn.benchmark = True
     print(f"{torch.cuda.get_device_name()}, PyTorch {torch.__version__}, captured graphs; ms")
-    print("| network | N | precision | Convscope | PyTorch NCHW | channels-last | ratio |")
-    print("|---|---|---|---|---|---|---|")
+    print("| network | N | precision | Convscope | PyTorch NCHW | channels-last | ratio | compiled | ratio |")
+    print("|---|---|---|---|---|---|---|---|---|")
     for case in CASES:
         if args.only not in case[0]:
             continue
@@ -113,9 +120,15 @@ def main():
                    "convscope_ms": own, "execution": execution}
             for layout in LAYOUTS:
                 row[layout] = torch_ms(torch, case, precision, layout, args.min_time)
-            row["ratio"] = min(row[layout] for layout in LAYOUTS) / own
+            faster = min(LAYOUTS, key=row.get)
+            row["ratio"] = row[faster] / own
+            compiled = ""
+            if args.compile:
+                row["compiled"] = torch_ms(torch, case, precision, faster, args.min_time, is_compiled=True)
+                row["ratio_compiled"] = row["compiled"] / own
+                compiled = f"{row['compiled']:.3f} | {row['ratio_compiled']:.2f}"
             print(f"| {case[0]} | {case[-1]} | {precision} | {own:.3f} | {row['contiguous']:.3f} | "
-                  f"{row['channels_last']:.3f} | {row['ratio']:.2f} |", flush=True)
+                  f"{row['channels_last']:.3f} | {row['ratio']:.2f} | {compiled or ' | '} |", flush=True)
             rows.append(row)
             portions.write(args.json, rows)
     return 0

@@ -14,6 +14,7 @@ faster layout / Convscope's time; above 1, Convscope is faster. Memory is the pe
     ... --quick                  one short turn of each
     ... --threads 1 --clock cpu  on a busy machine: CPU time instead of wall time
     ... --only resnet18          cases whose name contains the text
+    ... --compile                time torch.compile in PyTorch's faster layout, too
 """
 import argparse
 import json
@@ -39,12 +40,15 @@ def cases():
         for mode, batch in (("inference", 1), ("inference", 8), ("train", 8)):
             out.append({"name": f"{net} 224 {mode} N={batch}", "net": net, "mode": mode,
                         "batch": batch, "options": {}, **IMAGENET})
+    for mode, batch in (("inference", 1), ("inference", 8), ("train", 8)):
+        out.append({"name": f"unet 128 {mode} N={batch}", "net": "unet", "mode": mode, "batch": batch,
+                    "image": "3x128x128", "classes": 4, "options": {}})
     out.append({"name": "resnet18 CIFAR train N=64", "net": "resnet18", "mode": "train",
                 "batch": 64, "options": {"stem": "cifar"}, **CIFAR})
     return out
 
 
-def torch_child(case, layout_name, threads, seconds, clock):
+def torch_child(case, layout_name, is_compiled, threads, seconds, clock):
     import torch
     import torch_networks as baselines
 
@@ -57,7 +61,9 @@ def torch_child(case, layout_name, threads, seconds, clock):
     model = baselines.MODELS[case["net"]](classes=case["classes"], **options)
     model = model.to(memory_format=layout)
     x = torch.randn(case["batch"], *shape).contiguous(memory_format=layout)
-    target = torch.randint(case["classes"], (case["batch"],))
+    target = torch.randint(case["classes"], baselines.shape_of_labels(case["net"], x))
+    if is_compiled:
+        model.compile()
     if case["mode"] == "train":
         run = baselines.training_step(model, x, target)
     else:
@@ -71,9 +77,11 @@ def torch_child(case, layout_name, threads, seconds, clock):
                       "before": before, "version": torch.__version__}))
 
 
-def torch_run(args, case, layout, threads):
+def torch_run(args, case, layout, threads, is_compiled=False):
     command = [args.python, __file__, "--child", json.dumps(case), "--layout", layout,
                "--threads", str(threads), "--seconds", str(args.seconds), "--clock", args.clock]
+    if is_compiled:
+        command.append("--compile")
     done = processes.run(command, env=processes.environment(threads),
                          preexec_fn=processes.on_cores(threads, args.pin))
     return json.loads(done.stdout.splitlines()[-1])
@@ -99,19 +107,21 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     processes.add_turn_options(parser, 3.0, 0.6, "PyTorch")
     parser.add_argument("--only", default="", help="cases whose name contains this")
+    parser.add_argument("--compile", action="store_true", help="time torch.compile, too")
     parser.add_argument("--override", action="append", default=[], help="key=value for Convscope")
     parser.add_argument("--child", help=argparse.SUPPRESS)
     parser.add_argument("--layout", help=argparse.SUPPRESS)
     args = processes.parsed_turns(parser)
     if args.child:
-        torch_child(json.loads(args.child), args.layout, args.threads[0], args.seconds, args.clock)
+        torch_child(json.loads(args.child), args.layout, args.compile, args.threads[0], args.seconds, args.clock)
         return 0
     chosen = [case for case in cases() if args.only in case["name"]]
     if not chosen:
         parser.error(f"expected --only to name one of: {', '.join(c['name'] for c in cases())}")
     rows = []
     header = ("| case | threads | ours ms | min | NCHW ms | min | channels-last ms | min "
-              "| ratio | by min | ours MiB: allocator, process | PyTorch MiB: process (before) |")
+              "| ratio | by min | compiled ms | ratio | ours MiB: allocator, process "
+              "| PyTorch MiB: process (before) |")
     for threads in args.threads:
         for case in chosen:
             turns = {"ours": [], **{layout: [] for layout in LAYOUTS}}
@@ -136,12 +146,18 @@ def main():
                    "process_bytes": {s: max(t["process"] for t in runs) for s, runs in turns.items()},
                    "allocator_bytes": max(t["allocator"] for t in turns["ours"]),
                    "better_layout": better, "torch": turns["contiguous"][0]["version"]}
+            compiled = " | "
+            if args.compile:
+                runs = [torch_run(args, case, better, threads, True) for _ in range(args.repeats)]
+                row["compiled_ms"] = statistics.median([statistics.median(run["ms"]) for run in runs])
+                row["ratio_compiled"] = row["compiled_ms"] / median["ours"]
+                compiled = f"{row['compiled_ms']:.3f} | {row['ratio_compiled']:.2f}"
             rows.append(row)
             before = max(t["before"] for t in turns[better])
             print(f"| {case['name']} | {threads} | {median['ours']:.3f} | {least['ours']:.3f} "
                   f"| {median['contiguous']:.3f} | {least['contiguous']:.3f} "
                   f"| {median['channels_last']:.3f} | {least['channels_last']:.3f} "
-                  f"| {row['ratio']:.2f} | {row['ratio_min']:.2f} "
+                  f"| {row['ratio']:.2f} | {row['ratio_min']:.2f} | {compiled} "
                   f"| {mebibytes(row['allocator_bytes'])}, {mebibytes(row['process_bytes']['ours'])} "
                   f"| {mebibytes(row['process_bytes'][better])} ({mebibytes(before)}) |", flush=True)
             if args.json:

@@ -186,13 +186,13 @@ class UNet(nn.Module):
             x = nn.functional.relu(self.bn1(self.conv1(x)))
             return nn.functional.relu(self.bn2(self.conv2(x)))
 
-    def __init__(self, classes=1000, channels=3, depth=4, width=64):
+    def __init__(self, classes=1000, channels=3, poolings=4, width=64):
         super().__init__()
-        self.depth = depth
+        self.poolings = poolings
         self.add_module("down0", self.TwoConvs(channels, width))
-        for i in range(1, depth + 1):
+        for i in range(1, poolings + 1):
             self.add_module(f"down{i}", self.TwoConvs(width << (i - 1), width << i))
-        for i in range(depth - 1, -1, -1):
+        for i in range(poolings - 1, -1, -1):
             up = self.TwoConvs(2 * (width << i), width << i)
             up.up = nn.ConvTranspose2d(width << (i + 1), width << i, 2, 2)
             self.add_module(f"up{i}", up)
@@ -200,10 +200,10 @@ class UNet(nn.Module):
 
     def forward(self, x):
         levels = [self.down0(x)]
-        for i in range(1, self.depth + 1):
+        for i in range(1, self.poolings + 1):
             levels.append(getattr(self, f"down{i}")(nn.functional.max_pool2d(levels[-1], 2)))
         x = levels.pop()
-        for i in range(self.depth - 1, -1, -1):
+        for i in range(self.poolings - 1, -1, -1):
             up = getattr(self, f"up{i}")
             x = up(torch.cat([levels.pop(), up.up(x)], dim=1))
         return self.head(x)
@@ -213,6 +213,11 @@ MODELS = {"lenet5": lenet5, "resnet18": resnet18, "mobilenet_v1": mobilenet_v1,
           "mobilenet_v2": mobilenet_v2, "resnet50": of_torchvision("resnet50"), "googlenet": googlenet,
           "densenet121": of_torchvision("densenet121"),
           "efficientnet_b0": of_torchvision("efficientnet_b0"), "convnext_tiny": ConvNeXt, "unet": UNet}
+
+
+def shape_of_labels(name, x):
+    """Returns the shape of the labels of a batch: U-Net has a class for each pixel."""
+    return x[:, 0].shape if name == "unet" else x.shape[:1]
 
 
 def training_step(model, x, labels):
