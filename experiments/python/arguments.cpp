@@ -64,6 +64,12 @@ Conv2dParams params_of(const ConvWords& words, const char* operation) {
   return out;
 }
 
+ConvTranspose2dParams transposed_params_of(const ConvWords& words,
+                                           const nb::object& output_padding) {
+  const auto more = whole_numbers(output_padding, "conv_transpose2d", "output_padding", {2});
+  return {params_of(words, "conv_transpose2d"), more.front(), more.back()};
+}
+
 ComputePrecision precision_of(const std::string& word, const char* operation) {
   for (const ComputePrecision precision : kComputePrecisions) {
     if (name_of(precision) == word) return precision;

@@ -9,6 +9,7 @@
 
 #include "experiments/python/arrays.h"
 #include "layers/conv2d/conv2d.h"
+#include "layers/conv_transpose2d/conv_transpose2d.h"
 
 namespace convscope::python {
 
@@ -20,6 +21,8 @@ struct ConvWords {
   std::string precision = "f32";
 };
 Conv2dParams params_of(const ConvWords& words, const char* operation);
+ConvTranspose2dParams transposed_params_of(const ConvWords& words,
+                                           const nb::object& output_padding);
 ComputePrecision precision_of(const std::string& word, const char* operation);
 
 // Converts an integer or a sequence of integers. The length of a sequence must be in `counts`.

@@ -78,15 +78,23 @@ std::string explain_a_config(const std::string& config_name,
   return answer_text(explanation, {layers, all, steps, graph});
 }
 
-std::string problem_of_sizes(const nb::object& x, const nb::object& w, const nb::object& stride,
-                             const nb::object& padding, const nb::object& dilation,
-                             std::int64_t groups, const std::string& precision,
+std::string problem_of_sizes(const std::string& operation, const nb::object& x, const nb::object& w,
+                             const nb::object& stride, const nb::object& padding,
+                             const nb::object& dilation, std::int64_t groups,
+                             const nb::object& output_padding, const std::string& precision,
                              const std::string& type) {
-  constexpr const char* kOperation = "conv2d";
-  const Conv2dParams params = params_of({stride, padding, dilation, groups, precision}, kOperation);
-  return conv2d_problem(shape_of(x, kOperation, "x"), shape_of(w, kOperation, "w"), params,
-                        dtype_of_name(type))
-      .text();
+  const ConvWords words{stride, padding, dilation, groups, precision};
+  const bool is_transposed = operation == Operator<ConvTranspose2dProblem>::kOperation;
+  const char* const name = is_transposed ? "conv_transpose2d" : "conv2d";
+  const Shape x_shape = shape_of(x, name, "x"), w_shape = shape_of(w, name, "w");
+  const DType dtype = dtype_of_name(type);
+  if (is_transposed) {
+    const ConvTranspose2dParams params = transposed_params_of(words, output_padding);
+    return conv_transpose2d_problem(x_shape, w_shape, params, dtype).text();
+  }
+  CONVSCOPE_CHECK(output_padding.equal(nb::int_(0)), operation,
+                  "expected output_padding only with operation=\"conv_transpose2d\"");
+  return conv2d_problem(x_shape, w_shape, params_of(words, name), dtype).text();
 }
 
 }  // namespace
@@ -97,8 +105,8 @@ void add_explain(nb::module_& module) {
              "device"_a);
   module.def("_explain_config", explain_a_config, "config"_a, "overrides"_a, "layers"_a, "all"_a,
              "steps"_a, "graph"_a);
-  module.def("_problem_text", problem_of_sizes, "x"_a, "w"_a, "stride"_a, "padding"_a, "dilation"_a,
-             "groups"_a, "precision"_a, "type"_a);
+  module.def("_problem_text", problem_of_sizes, "operation"_a, "x"_a, "w"_a, "stride"_a,
+             "padding"_a, "dilation"_a, "groups"_a, "output_padding"_a, "precision"_a, "type"_a);
 }
 
 }  // namespace convscope::python

@@ -7,6 +7,7 @@
 namespace convscope::python {
 
 void add_conv2d(nanobind::module_& module);
+void add_conv_transpose2d(nanobind::module_& module);
 void add_deform_conv2d(nanobind::module_& module);
 void add_sparse_map(nanobind::module_& module);
 void add_sparse_conv(nanobind::module_& module);

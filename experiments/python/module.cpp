@@ -19,6 +19,7 @@ NB_MODULE(_native, module) {
   module.doc() = "The compiled part of convscope; use the functions of the package itself.";
   translate_errors(module);
   add_conv2d(module);
+  add_conv_transpose2d(module);
   add_deform_conv2d(module);
   add_sparse_conv(module);
   add_algorithms(module);

@@ -77,8 +77,8 @@ def _type_of(x: Any) -> str:
     return {"float64": "f64", "float16": "f16", "bfloat16": "bf16"}.get(name, "f32")
 
 
-def _problem_of(what: Any, w: Any, stride: Any, padding: Any, dilation: Any, groups: int,
-                precision: str) -> Any:
+def _problem_of(operation: str, what: Any, w: Any, stride: Any, padding: Any, dilation: Any, groups: int,
+                output_padding: Any, precision: str) -> Any:
     """Returns the problem as a text, which is made from arrays or sizes if necessary. Returns a SparseMap
     unchanged."""
     if isinstance(what, str):
@@ -93,17 +93,19 @@ def _problem_of(what: Any, w: Any, stride: Any, padding: Any, dilation: Any, gro
     if w is None:
         raise ArgumentError("[explain] expected x and w, as arrays or as their sizes, or a text, got "
                             f"one argument of type {type(what).__name__}")
-    return _native._problem_text(what, w, stride, padding, dilation, groups, precision, _type_of(what))
+    return _native._problem_text(operation, what, w, stride, padding, dilation, groups, output_padding,
+                                 precision, _type_of(what))
 
 
 def algorithms(x: Any = None, w: Any = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1,
-               groups: int = 1, *, operation: str = "conv2d", device: str | None = None,
-               precision: str = "f32") -> Algorithms:
-    """Returns the algorithms of conv2d, deform_conv2d or sparse_conv.
+               groups: int = 1, output_padding: Any = 0, *, operation: str = "conv2d",
+               device: str | None = None, precision: str = "f32") -> Algorithms:
+    """Returns the algorithms of conv2d, conv_transpose2d, deform_conv2d or sparse_conv.
 
     device           "cpu" or "cuda"; None: every available device
-    x, w, stride...  a problem, as arrays, as sizes [N,C,H,W] and [K,C/groups,R,S], or as one text
-                     ("n=8,c=64,h=56,w=56,k=64,r=3,s=3,pad=1"); for sparse_conv a SparseMap and w or its sizes.
+    x, w, stride...  a problem, as arrays, as sizes [N,C,H,W] and [K,C/groups,R,S] (conv_transpose2d:
+                     [C,K/groups,R,S]), or as one text ("n=8,c=64,h=56,w=56,k=64,r=3,s=3,pad=1"); for
+                     sparse_conv a SparseMap and w or its sizes.
                      Each algorithm then has its estimated time in `estimated_ms`. If it refuses the problem,
                      the reason is in `refusals`
     """
@@ -113,7 +115,7 @@ def algorithms(x: Any = None, w: Any = None, stride: Any = 1, padding: Any = 0, 
     found = Algorithms(Algorithm(**algorithm) for algorithm in algorithms)
     if x is None:
         return found
-    problem = _problem_of(x, w, stride, padding, dilation, groups, precision)
+    problem = _problem_of(operation, x, w, stride, padding, dilation, groups, output_padding, precision)
     for name in {one.device for one in found}:
         for verdict in _native._verdicts(operation, problem, "auto", name):
             for one in found:
@@ -127,9 +129,9 @@ def algorithms(x: Any = None, w: Any = None, stride: Any = 1, padding: Any = 0, 
 
 
 def explain(what: Any, *more: Any, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1,
-            operation: str = "conv2d", algorithm: str = "auto", device: str = "cpu",
-            precision: str = "f32", layer: str | list[str] | None = None, all: bool = False,
-            steps: bool = False, graph: bool = False) -> Text:
+            output_padding: Any = 0, operation: str = "conv2d", algorithm: str = "auto",
+            device: str = "cpu", precision: str = "f32", layer: str | list[str] | None = None,
+            all: bool = False, steps: bool = False, graph: bool = False) -> Text:
     """Returns a text that says which algorithm runs, and why others do not. Nothing is run.
 
     explain(x, w, padding=1)                        arrays, or their sizes
@@ -145,5 +147,6 @@ def explain(what: Any, *more: Any, stride: Any = 1, padding: Any = 0, dilation: 
     if isinstance(what, str) and ("=" not in what or os.path.exists(what)):
         layers = [layer] if isinstance(layer, str) else list(layer or [])
         return Text(_native._explain_config(what, [str(one) for one in more], layers, all, steps, graph))
-    problem = _problem_of(what, more[0] if more else None, stride, padding, dilation, groups, precision)
+    problem = _problem_of(operation, what, more[0] if more else None, stride, padding, dilation, groups,
+                          output_padding, precision)
     return Text(_native._explain_problem(operation, problem, algorithm, device))

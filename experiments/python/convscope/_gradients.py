@@ -15,6 +15,13 @@ class Conv2dGradients(NamedTuple):
     db: Any
 
 
+class ConvTranspose2dGradients(NamedTuple):
+    """Gradients; those that were not requested are None."""
+    dx: Any
+    dw: Any
+    db: Any
+
+
 class DeformConv2dGradients(NamedTuple):
     """Gradients. Those that were not requested are None; dmask is also None without a mask."""
     dx: Any
@@ -34,6 +41,19 @@ def conv2d_backward(dy: Any, x: Any, w: Any, stride: Any = 1, padding: Any = 0, 
     """
     return Conv2dGradients(*_native._conv2d_backward(
         dy, x, w, stride, padding, dilation, groups, algorithm=algorithm, device=device,
+        precision=precision, needs=needs))
+
+
+def conv_transpose2d_backward(dy: Any, x: Any, w: Any, stride: Any = 1, padding: Any = 0, dilation: Any = 1,
+                              groups: int = 1, output_padding: Any = 0, *, algorithm: str = "auto",
+                              device: str | None = None, precision: str = "f32",
+                              needs: Sequence[str] | None = None) -> ConvTranspose2dGradients:
+    """Returns the gradients of sum(dy * conv_transpose2d(x, w, b)): dx [N,C,H,W], dw [C,K/groups,R,S], db [K].
+
+    needs=("dw", "db") computes only these. The other arguments are those of conv_transpose2d().
+    """
+    return ConvTranspose2dGradients(*_native._conv_transpose2d_backward(
+        dy, x, w, stride, padding, dilation, groups, output_padding, algorithm=algorithm, device=device,
         precision=precision, needs=needs))
 
 

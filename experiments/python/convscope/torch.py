@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""conv2d, deform_conv2d and sparse_conv as functions that PyTorch differentiates.
+"""conv2d, conv_transpose2d, deform_conv2d and sparse_conv as functions that PyTorch differentiates.
 
     from convscope.torch import conv2d
     y = conv2d(x, weight, bias, padding=1, algorithm="winograd_f4x3")
@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from . import _native
 from ._errors import UnavailableError
-from ._gradients import Conv2dGradients, DeformConv2dGradients
+from ._gradients import Conv2dGradients, ConvTranspose2dGradients, DeformConv2dGradients
 from ._sparse import SparseConvGradients, SparseOutput, finds_sites
 
 try:
@@ -40,6 +40,8 @@ class _Operator(NamedTuple):
 
 
 _CONV2D = _Operator(_native.conv2d, _native._conv2d_backward, ("x", "w", "b"), Conv2dGradients._fields)
+_CONV_TRANSPOSE2D = _Operator(_native.conv_transpose2d, _native._conv_transpose2d_backward, ("x", "w", "b"),
+                              ConvTranspose2dGradients._fields)
 _DEFORM_CONV2D = _Operator(_native.deform_conv2d, _native._deform_conv2d_backward,
                            ("x", "offset", "w", "mask", "b"), DeformConv2dGradients._fields)
 _SPARSE_CONV = _Operator(_native._sparse_conv, _native._sparse_conv_backward, ("x", "w", "b"),
@@ -75,6 +77,15 @@ def conv2d(x: torch.Tensor, w: torch.Tensor, b: torch.Tensor | None = None, stri
            device: str | None = None, precision: str = "f32") -> torch.Tensor:
     """Returns convscope.conv2d with gradients: x [N,C,H,W], w [K,C/groups,R,S], b [K] -> [N,K,P,Q]."""
     return _run(_CONV2D, (x, w, b), (stride, padding, dilation, groups), algorithm, device, precision)
+
+
+def conv_transpose2d(x: torch.Tensor, w: torch.Tensor, b: torch.Tensor | None = None, stride: Any = 1,
+                     padding: Any = 0, dilation: Any = 1, groups: int = 1, output_padding: Any = 0, *,
+                     algorithm: str = "auto", device: str | None = None,
+                     precision: str = "f32") -> torch.Tensor:
+    """Returns convscope.conv_transpose2d with gradients: x [N,C,H,W], w [C,K/groups,R,S], b [K] -> [N,K,P,Q]."""
+    return _run(_CONV_TRANSPOSE2D, (x, w, b), (stride, padding, dilation, groups, output_padding), algorithm,
+                device, precision)
 
 
 def deform_conv2d(x: torch.Tensor, offset: torch.Tensor, w: torch.Tensor,

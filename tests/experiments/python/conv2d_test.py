@@ -174,6 +174,56 @@ class Conv2d(unittest.TestCase):
         self.assertEqual(wrong, [])
 
 
+class ConvTranspose2d(unittest.TestCase):
+    CASES = [
+        # x, w, arguments
+        ((2, 3, 5, 4), (3, 4, 2, 2), {"stride": 2}),
+        ((2, 3, 6, 5), (3, 4, 3, 3), {"stride": 2, "padding": 1, "output_padding": 1}),
+        ((1, 4, 5, 6), (4, 3, 3, 2), {"stride": (3, 2), "padding": (1, 0), "dilation": (1, 2), "groups": 2,
+                                      "output_padding": (2, 1)}),
+        ((2, 8, 5, 5), (8, 16, 3, 3), {"padding": (0, 1, 2, 0)}),
+    ]
+
+    def test_every_algorithm_agrees_with_numpy(self):
+        ran = 0
+        for x_shape, w_shape, sizes in self.CASES:
+            x, w, b = drawn(x_shape), drawn(w_shape), drawn((w_shape[1] * sizes.get("groups", 1),))
+            want = {"y": reference.conv_transpose2d(x, w, b, **sizes)}
+            dy = drawn(want["y"].shape)
+            want.update(zip(("dx", "dw", "db"), reference.conv_transpose2d_backward(dy, x, w, **sizes)))
+            listed = convscope.algorithms(x, w, operation="conv_transpose2d", device="cpu", **sizes)
+            for one in listed:
+                for direction in set(one.directions) - set(one.refusals):
+                    ran += 1
+                    limit = 2e-5 if one.name.startswith("winograd") else 4e-6
+                    with self.subTest(one.name, direction=direction, x=x_shape, **sizes):
+                        if direction == "forward":
+                            y = convscope.conv_transpose2d(x, w, b, algorithm=one.name, **sizes)
+                            self.assertLess(reference.relative(y, want["y"]), limit)
+                            continue
+                        name = {"backward_data": "dx", "backward_weight": "dw"}[direction]
+                        got = convscope.conv_transpose2d_backward(
+                            dy, x, w, algorithm=one.name, needs=[name, "db"], **sizes)
+                        for result in (name, "db"):
+                            self.assertLess(reference.relative(getattr(got, result), want[result]), limit)
+        self.assertGreater(ran, 40)
+
+    def test_sizes_that_do_not_fit_are_named(self):
+        x, w = drawn((1, 2, 5, 5)), drawn((2, 3, 3, 3))
+        for sentence, arguments, more in (
+                (r"expected x \[N,C,H,W\] and w \[C,K/G,R,S\]", (x, w[:1]), {}),
+                (r"expected b \[3\] because y has that many channels", (x, w, drawn((2,))), {}),
+                ("expected an output_padding below the stride", (x, w), {"output_padding": 1})):
+            with self.assertRaisesRegex(ValueError, r"\[conv_transpose2d\] " + sentence):
+                convscope.conv_transpose2d(*arguments, **more)
+        with self.assertRaisesRegex(ValueError, r"expected dy \[1,3,7,7\] because that is y"):
+            convscope.conv_transpose2d_backward(x, x, w)
+        with self.assertRaisesRegex(TypeError, "expected output_padding as a whole number"):
+            convscope.conv_transpose2d(x, w, stride=2, output_padding="same")
+        with self.assertRaisesRegex(ValueError, "expected output_padding only with operation="):
+            convscope.explain(x, drawn((3, 2, 3, 3)), output_padding=1)
+
+
 class DeformConv2d(unittest.TestCase):
     def test_without_offsets_it_is_a_convolution(self):
         x, w, b = drawn((2, 4, 7, 8)), drawn((6, 2, 3, 3)), drawn((6,))

@@ -49,6 +49,23 @@ class OnTheCpu(unittest.TestCase):
             for one, other in zip(mine, theirs):
                 self.assertLess(relative(one.grad, other.grad), self.tolerance, msg=str(sizes))
 
+    def test_transposed_gradients_are_those_of_pytorch(self):
+        from convscope.torch import conv_transpose2d
+        for sizes, x_shape, w_shape in (
+                ({"stride": 2, "padding": 1, "output_padding": 1}, (2, 4, 9, 8), (4, 6, 3, 3)),
+                ({"stride": (3, 2), "dilation": (1, 2), "groups": 2}, (2, 4, 5, 6), (4, 3, 3, 2))):
+            b_shape = (w_shape[1] * sizes.get("groups", 1),)
+            mine = [drawn(*shape, device=self.device, grad=True) for shape in (x_shape, w_shape, b_shape)]
+            theirs = [one.detach().double().requires_grad_() for one in mine]
+            y = conv_transpose2d(*mine, **sizes)
+            want = torch.nn.functional.conv_transpose2d(*theirs, **sizes)
+            self.assertEqual(y.shape, want.shape)
+            dy = drawn(*y.shape, device=self.device)
+            y.backward(dy)
+            want.backward(dy.double())
+            for one, other in zip([y, *(one.grad for one in mine)], [want, *(one.grad for one in theirs)]):
+                self.assertLess(relative(one, other), self.tolerance, msg=str(sizes))
+
     def test_only_wanted_gradients_are_computed(self):
         from convscope.torch import conv2d
         x, w = drawn(1, 2, 5, 5, device=self.device), drawn(3, 2, 3, 3, device=self.device, grad=True)
