@@ -18,7 +18,8 @@ MAY_INCLUDE = {
 }
 # Each operator has one subfolder per algorithm. Code that several algorithms use is in the
 # subfolder `shared`.
-HEAVY = [("layers", "conv2d"), ("layers", "deform_conv2d"), ("layers", "sparse_conv")]
+HEAVY = [("layers", "conv2d"), ("layers", "conv_transpose2d"), ("layers", "deform_conv2d"),
+         ("layers", "sparse_conv")]
 # Another operator may use it, too.
 SHARED = "shared"
 # Operations that replace several layers may call the kernels of any algorithm of their operator.
