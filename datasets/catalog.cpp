@@ -53,8 +53,7 @@ namespace {
 // Returns a remark for `data` commands on a set without published files; "" for other sets.
 const char* remark_on(const std::string& name) {
   if (name == "mnist_points") return "; that set reads the files of mnist";
-  const bool drawn =
-      name == "synthetic_digits" || name == "digit_points" || name == "synthetic_shapes";
+  const bool drawn = name.starts_with("synthetic_") || name == "digit_points";
   return drawn ? "; that set is drawn by the program itself" : "";
 }
 

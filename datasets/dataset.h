@@ -18,7 +18,7 @@ namespace convscope {
 struct Dataset {
   std::string name;  // "mnist"
   Tensor images;     // u8 [N,C,H,W], 0..255
-  Tensor labels;     // i32 [N], 0..classes-1
+  Tensor labels;     // i32 [N] or, with a class for each pixel, [N,H,W]; 0..classes-1
   int classes = 0;
   std::vector<std::string> class_names;
   // Mean and standard deviation of each channel of the training images, on the 0..1 scale. A
@@ -36,6 +36,12 @@ struct Dataset {
   Shape sample_shape() const {
     if (points != nullptr) return points->sample_shape();
     return {images.dim(1), images.dim(2), images.dim(3)};
+  }
+  // Returns the shape of a sample's labels: [] for one class, [H,W] for a class for each pixel.
+  Shape label_shape() const {
+    Shape out;
+    for (int axis = 1; axis < labels.rank(); ++axis) out.push_back(labels.dim(axis));
+    return out;
   }
 };
 
@@ -61,6 +67,8 @@ struct DatasetType {
   std::function<Sizes(const Options&)> sizes = {};
   // For sets of points: the sizes of their grid, [H,W] or [T,H,W].
   std::function<std::vector<std::int64_t>(const Options&)> point_grid = {};
+  // For sets with a class for each pixel: [H,W]. Class 0 is the background.
+  std::function<Shape(const Options&)> label_shape = {};
 };
 CONVSCOPE_API Registry<DatasetType>& dataset_types();
 

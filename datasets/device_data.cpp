@@ -23,6 +23,7 @@ std::unique_ptr<DeviceData> DeviceData::make(const Loader& loader, Device device
   }
   const Dataset& data = loader.dataset();
   if (data.points != nullptr) return refused("its samples are points, which the host packs");
+  if (data.label_shape().rank() > 0) return refused("the host gathers the labels of pixels");
   if (data.size() == 0) return refused("the data set is empty");
   // Leaves half of the free memory to the network.
   const std::int64_t needed = data.images.size_bytes() + 2 * data.labels.size_bytes();

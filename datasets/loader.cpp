@@ -6,6 +6,7 @@
 // be at most kSlots - 1 batches ahead. Nothing is allocated after construction.
 #include "datasets/loader.h"
 
+#include <algorithm>
 #include <array>
 #include <condition_variable>
 #include <mutex>
@@ -23,8 +24,31 @@ constexpr std::int64_t kSlots = 4;
 
 struct Slot {
   Tensor x;       // f32 [batch,C,H,W]
-  Tensor labels;  // i32 [batch]
+  Tensor labels;  // i32 [batch], or [batch,H,W]
 };
+
+// Returns the shape of `count` samples.
+Shape several(std::int64_t count, const Shape& sample) {
+  Shape out{count};
+  for (const std::int64_t size : sample) out.push_back(size);
+  return out;
+}
+
+// Calls put(i, j) for each pixel i of an augmented image, where j is the pixel that is shown there,
+// or -1 outside of the image.
+template <class Put>
+void for_each_pixel(const Augmentation& change, std::int64_t height, std::int64_t width,
+                    const Put& put) {
+  for (std::int64_t h = 0; h < height; ++h) {
+    const std::int64_t from_h = h + change.dy;
+    const bool row_inside = from_h >= 0 && from_h < height;
+    for (std::int64_t w = 0; w < width; ++w) {
+      const std::int64_t from_w = (change.mirrored ? width - 1 - w : w) + change.dx;
+      const bool inside = row_inside && from_w >= 0 && from_w < width;
+      put(h * width + w, inside ? from_h * width + from_w : -1);
+    }
+  }
+}
 
 }  // namespace
 
@@ -48,7 +72,10 @@ struct Loader::Impl {
     return first_of_part(whole_of(b), options.part + 1, options.parts) - first_of(b);
   }
   void fill(const Slot& slot, std::int64_t b) const;
+  bool augments() const { return options.crop_padding > 0 || options.mirror; }
+  Augmentation change_of(std::int64_t sample) const;
   void write_sample(float* to, std::int64_t sample) const;
+  void write_labels(std::int32_t* to, std::int64_t sample) const;
   void work();
   bool may_produce() const { return produced < batches && produced < consumed + kSlots - 1; }
 
@@ -71,10 +98,16 @@ struct Loader::Impl {
 
 void Loader::Impl::check() const {
   if (dataset.points == nullptr) check_images();
+  const std::int64_t count = dataset.size();
+  const Shape whole{count};
+  const Shape pixels = dataset.points != nullptr
+                           ? whole
+                           : Shape{count, dataset.images.dim(2), dataset.images.dim(3)};
   CONVSCOPE_CHECK(dataset.labels.defined() && dataset.labels.dtype() == DType::i32 &&
-                      dataset.labels.shape() == Shape{dataset.size()},
-                  "loader", "expected labels i32 [", dataset.size(), "], got ",
-                  dataset.labels.str());
+                      (dataset.labels.shape() == whole || dataset.labels.shape() == pixels),
+                  "loader", "expected labels i32", whole,
+                  pixels == whole ? "" : cat(" or, with a class for each pixel, i32", pixels),
+                  ", got ", dataset.labels.str());
   CONVSCOPE_CHECK(options.batch_size >= 1, "loader", "expected a batch size of at least 1, got ",
                   options.batch_size);
   CONVSCOPE_CHECK(options.crop_padding >= 0, "loader",
@@ -104,11 +137,9 @@ Loader::Impl::Impl(Dataset dataset_in, const LoaderOptions& options_in)
   order.resize(static_cast<std::size_t>(count));
   if (dataset.points == nullptr) levels = pixel_levels(dataset);
   const std::int64_t rows = ceil_div(std::min(options.batch_size, count), options.parts);
-  Shape batch{rows};
-  for (const std::int64_t size : dataset.sample_shape()) batch.push_back(size);
   for (Slot& slot : slots) {
-    slot.x = Tensor::empty(batch);
-    slot.labels = Tensor::empty({rows}, DType::i32);
+    slot.x = Tensor::empty(several(rows, dataset.sample_shape()));
+    slot.labels = Tensor::empty(several(rows, dataset.label_shape()), DType::i32);
   }
   produced = consumed = batches;  // nothing to do before start_epoch
   if (options.prefetch) {
@@ -188,54 +219,57 @@ void Loader::Impl::work() {
 
 void Loader::Impl::fill(const Slot& slot, std::int64_t b) const {
   const std::int64_t sample_size = dataset.sample_shape().numel();
+  const std::int64_t label_size = dataset.label_shape().numel();
   float* x = slot.x.data<float>();
   std::int32_t* labels = slot.labels.data<std::int32_t>();
-  const std::int32_t* label_of = dataset.labels.data<std::int32_t>();
   for (std::int64_t i = 0; i < samples_of(b); ++i) {
     const std::int64_t position = b * options.batch_size + first_of(b) + i;
     const std::int64_t sample = order[static_cast<std::size_t>(position)];
-    labels[i] = label_of[sample];
+    write_labels(labels + i * label_size, sample);
     write_sample(x + i * sample_size, sample);
   }
 }
 
+Augmentation Loader::Impl::change_of(std::int64_t sample) const {
+  Augmentation change = augmentation(options.seed, epoch, sample, options.crop_padding);
+  change.mirrored = change.mirrored && options.mirror;
+  return change;
+}
+
 void Loader::Impl::write_sample(float* to, std::int64_t sample) const {
-  if (dataset.points != nullptr) {
-    Augmentation change = augmentation(options.seed, epoch, sample, options.crop_padding);
-    change.mirrored = change.mirrored && options.mirror;
-    return dataset.points->write(sample, change, to);
-  }
+  if (dataset.points != nullptr) return dataset.points->write(sample, change_of(sample), to);
   const Shape shape = dataset.sample_shape();
-  const std::int64_t height = shape[1], width = shape[2], plane = height * width;
+  const std::int64_t plane = shape[1] * shape[2];
   const std::uint8_t* from = dataset.images.data<std::uint8_t>() + sample * shape.numel();
-  if (options.crop_padding == 0 && !options.mirror) {
-    for (std::int64_t c = 0; c < shape[0]; ++c) {
-      const float* level = levels[static_cast<std::size_t>(c)].data();
-      for (std::int64_t i = 0; i < plane; ++i) to[c * plane + i] = level[from[c * plane + i]];
-    }
-    return;
-  }
-  const Augmentation change = augmentation(options.seed, epoch, sample, options.crop_padding);
-  const bool mirrored = options.mirror && change.mirrored;
-  for (std::int64_t c = 0; c < shape[0]; ++c) {
+  const Augmentation change = augments() ? change_of(sample) : Augmentation{};
+  for (std::int64_t c = 0; c < shape[0]; ++c, from += plane, to += plane) {
     const float* level = levels[static_cast<std::size_t>(c)].data();
-    for (std::int64_t h = 0; h < height; ++h) {
-      const std::int64_t from_h = h + change.dy;
-      const bool row_inside = from_h >= 0 && from_h < height;
-      for (std::int64_t w = 0; w < width; ++w) {
-        const std::int64_t from_w = (mirrored ? width - 1 - w : w) + change.dx;
-        const bool inside = row_inside && from_w >= 0 && from_w < width;
-        // Pixels outside are black, as if the image had been padded before normalisation.
-        to[c * plane + h * width + w] =
-            level[inside ? from[c * plane + from_h * width + from_w] : 0];
-      }
+    if (!augments()) {
+      for (std::int64_t i = 0; i < plane; ++i) to[i] = level[from[i]];
+      continue;
     }
+    // Pixels outside are black, as if the image had been padded before normalisation.
+    for_each_pixel(change, shape[1], shape[2],
+                   [&](std::int64_t i, std::int64_t j) { to[i] = level[j >= 0 ? from[j] : 0]; });
   }
 }
 
-std::int64_t loader_bytes(std::int64_t samples, const Shape& sample, const LoaderOptions& options) {
+// Pixels outside of the image are background.
+void Loader::Impl::write_labels(std::int32_t* to, std::int64_t sample) const {
+  const Shape shape = dataset.label_shape();
+  const std::int32_t* from = dataset.labels.data<std::int32_t>() + sample * shape.numel();
+  if (shape.rank() == 0 || !augments()) {
+    std::copy_n(from, shape.numel(), to);
+    return;
+  }
+  for_each_pixel(change_of(sample), shape[0], shape[1],
+                 [&](std::int64_t i, std::int64_t j) { to[i] = j >= 0 ? from[j] : 0; });
+}
+
+std::int64_t loader_bytes(std::int64_t samples, const Shape& sample, const Shape& labels,
+                          const LoaderOptions& options) {
   const std::int64_t rows = std::min(options.batch_size, samples);
-  return kSlots * rows * (sample.numel() * std::int64_t{sizeof(float)} + 4) + samples * 4;
+  return kSlots * rows * 4 * (sample.numel() + labels.numel()) + samples * 4;
 }
 
 Loader::Loader(Dataset dataset, const LoaderOptions& options)

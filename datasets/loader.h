@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // loader.h: batches from a Dataset: deterministic shuffle, normalisation, augmentation, prefetch.
-// Augmentation crops and mirrors images, and moves and mirrors points in the same way.
+// Augmentation crops and mirrors images with their labels of pixels, and moves and mirrors points
+// in the same way.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +29,7 @@ struct LoaderOptions {
 
 struct Batch {
   Tensor x;                // f32 [N,C,H,W], normalised; points: [N,M,D+C]
-  Tensor labels;           // i32 [N]
+  Tensor labels;           // i32 [N], or [N,H,W] with a class for each pixel
   std::int64_t index = 0;  // position in the epoch
   std::int64_t whole = 0;  // samples of all parts
 };
@@ -64,14 +65,14 @@ class CONVSCOPE_API Loader {
 };
 
 // Returns the bytes that a loader for `samples` samples allocates for prepared batches and the
-// order of the samples, without the data set.
+// order of the samples, without the data set. `labels` is Dataset::label_shape().
 CONVSCOPE_API std::int64_t loader_bytes(std::int64_t samples, const Shape& sample,
-                                        const LoaderOptions& options);
+                                        const Shape& labels, const LoaderOptions& options);
 
 // Returns a part of the samples, in the given order.
 CONVSCOPE_API Dataset subset(const Dataset& from, const std::vector<std::int64_t>& indices);
-// Returns the first `limit` samples of a seeded shuffle that keeps the classes balanced. If `limit`
-// is 0, returns all samples.
+// Returns the first `limit` samples of a seeded shuffle that keeps the classes balanced; with a
+// class for each pixel, of a seeded shuffle. If `limit` is 0, returns all samples.
 CONVSCOPE_API Dataset limited(const Dataset& from, std::int64_t limit, std::uint64_t seed);
 // Returns {rest, validation} with `count` samples for validation (seeded, balanced).
 CONVSCOPE_API std::pair<Dataset, Dataset> split(const Dataset& from, std::int64_t count,

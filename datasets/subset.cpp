@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // subset.cpp: parts of a data set. Mean and std remain those of the whole set.
 #include <algorithm>
+#include <cstddef>
 #include <cstring>
 
 #include "datasets/loader.h"
@@ -9,34 +10,44 @@
 namespace convscope {
 namespace {
 
+// With a class for each pixel, a sample belongs to no single class. Then all samples are one group,
+// and their order is a seeded shuffle.
 std::vector<std::int64_t> balanced_indices(const Dataset& from, std::uint64_t seed) {
+  if (from.label_shape().rank() > 0) {
+    const std::vector<std::int32_t> one_group(static_cast<std::size_t>(from.size()));
+    return balanced_order(one_group.data(), from.size(), 1, seed);
+  }
   return balanced_order(from.labels.data<std::int32_t>(), from.size(), from.classes, seed);
+}
+
+// Returns the rows of a tensor with these indices along axis 0.
+Tensor rows_of(const Tensor& from, const std::vector<std::int64_t>& indices) {
+  Shape shape = from.shape();
+  shape.set(0, std::ssize(indices));
+  Tensor out = Tensor::empty(shape, from.dtype());
+  const std::size_t bytes = static_cast<std::size_t>(shape.stride(0)) * size_of(from.dtype());
+  auto* to = static_cast<std::byte*>(out.raw_data());
+  for (const std::int64_t index : indices) {
+    CONVSCOPE_CHECK(index >= 0 && index < from.dim(0), "subset", "expected indices below ",
+                    from.dim(0), ", got ", index);
+    std::memcpy(
+        to,
+        static_cast<const std::byte*>(from.raw_data()) + static_cast<std::size_t>(index) * bytes,
+        bytes);
+    to += bytes;
+  }
+  return out;
 }
 
 }  // namespace
 
 Dataset subset(const Dataset& from, const std::vector<std::int64_t>& indices) {
-  const auto count = static_cast<std::int64_t>(indices.size());
   Dataset out = from;
-  out.labels = Tensor::empty({count}, DType::i32);
+  out.labels = rows_of(from.labels, indices);
   if (from.points != nullptr) {
     out.points = std::make_shared<const PointSet>(from.points->subset(indices));
-    for (std::int64_t i = 0; i < count; ++i) {
-      out.labels.data<std::int32_t>()[i] =
-          from.labels.data<std::int32_t>()[indices[static_cast<std::size_t>(i)]];
-    }
-    return out;
-  }
-  const Shape sample = from.sample_shape();
-  const auto sample_bytes = static_cast<std::size_t>(sample.numel());
-  out.images = Tensor::empty({count, sample[0], sample[1], sample[2]}, DType::u8);
-  for (std::int64_t i = 0; i < count; ++i) {
-    const std::int64_t index = indices[static_cast<std::size_t>(i)];
-    CONVSCOPE_CHECK(index >= 0 && index < from.size(), "subset", "expected indices below ",
-                    from.size(), ", got ", index);
-    std::memcpy(out.images.data<std::uint8_t>() + i * sample.numel(),
-                from.images.data<std::uint8_t>() + index * sample.numel(), sample_bytes);
-    out.labels.data<std::int32_t>()[i] = from.labels.data<std::int32_t>()[index];
+  } else {
+    out.images = rows_of(from.images, indices);
   }
   return out;
 }

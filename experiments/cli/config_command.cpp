@@ -40,7 +40,7 @@ void build_all(const ExperimentConfig& config) {
   if (dataset_types().get(config.data.set).sample_shape) {  // otherwise the files would be needed
     const SampleInfo sample = sample_info(config);
     const std::shared_ptr<Module> model = build_model(config, sample.shape, sample.classes);
-    check_labels_fit(config, *model, sample.shape);
+    check_labels_fit(config, *model, sample);
     build_optimizer(config, *model);
     build_pruner(config, *model, nullptr, sample.shape, 0);
   }

@@ -87,6 +87,15 @@ int evaluate_target(const EvalArguments& arguments) {
   if (const auto top5 = evaluator.count_classes().top5_accuracy()) {
     std::fputs(fmt::format("top-5 accuracy {:.2f} %\n", *top5).c_str(), stdout);
   }
+  if (const auto iou = result.mean_iou()) {
+    const std::vector<std::string>& names = loader->dataset().class_names;
+    std::string line = fmt::format("mean IoU {:.2f} %", *iou);
+    for (std::size_t k = 0; k < result.class_iou.size(); ++k) {
+      if (result.class_iou[k] < 0) continue;  // the class does not occur
+      line += fmt::format("  {} {:.2f}", k < names.size() ? names[k] : cat(k), result.class_iou[k]);
+    }
+    std::fputs((line + "\n").c_str(), stdout);
+  }
   if (target.config.quant && setup.plan) {
     const Shape input =
         batch_shape(target.config.data.batch_size, loader->dataset().sample_shape());

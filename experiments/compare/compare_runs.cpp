@@ -25,6 +25,7 @@ struct Metric {
 constexpr Metric kMetrics[] = {{"acc", true},
                                {"best_acc", true},
                                {"test_top5", true},
+                               {"test_iou", true},
                                {"val_acc", true},
                                {"test_loss", false},
                                {"train_loss", false},

@@ -178,13 +178,26 @@ std::shared_ptr<Module> build_model(const ExperimentConfig& config, const Shape&
   return network;
 }
 
-void check_labels_fit(const ExperimentConfig& config, const Module& model, const Shape& sample) {
-  const Shape output = model.output_shape(batch_shape(1, sample));
-  if (output.rank() != 4) return;
-  fail(ErrorKind::kConfig, "model",
-       cat("expected an output of shape ", Shape{1, output[1]}, " because the data set '",
-           config.data.set, "' has one class for each image, got ", output,
-           ", a class for each pixel, which no data set has yet"));
+void check_labels_fit(const ExperimentConfig& config, const Module& model,
+                      const SampleInfo& sample) {
+  const Shape output = model.output_shape(batch_shape(1, sample.shape));
+  Shape wanted{1, sample.classes};
+  for (const std::int64_t size : sample.labels) wanted.push_back(size);
+  const bool has_pixels = sample.labels.rank() > 0;
+  if (output != wanted) {
+    fail(ErrorKind::kConfig, "model",
+         cat("expected an output of shape ", wanted, " because the data set '", config.data.set,
+             "' has a class for each ", has_pixels ? "pixel" : "image", ", got ", output,
+             output.rank() != 4 ? "; the model unet has such an output"
+             : has_pixels       ? ", another number of pixels"
+                                : ", a class for each pixel; use another model"));
+  }
+  if (config.expect.test_iou_min && !has_pixels) {
+    fail(ErrorKind::kConfig, "expect.test_iou_min",
+         cat("expected a data set with a class for each pixel, such as synthetic_segmentation, got "
+             "'",
+             config.data.set, "', which has a class for each image; use expect.test_acc_min"));
+  }
 }
 
 bool is_running_statistic(std::string_view buffer) {
@@ -286,11 +299,12 @@ double learning_rate(const ExperimentConfig& config, const SchedulePoint& point)
 SampleInfo sample_info(const ExperimentConfig& config) {
   const DatasetType& type = dataset_types().get(config.data.set);
   if (type.sample_shape && type.classes > 0) {
-    return {type.sample_shape(config.data.options), type.classes};
+    return {type.sample_shape(config.data.options), type.classes,
+            type.label_shape ? type.label_shape(config.data.options) : Shape{}};
   }
   const Dataset train =
       in_phase(ErrorKind::kData, [&] { return type.load(config.data.options).train; });
-  return {train.sample_shape(), train.classes};
+  return {train.sample_shape(), train.classes, train.label_shape()};
 }
 
 std::unique_ptr<Pruner> build_pruner(const ExperimentConfig& config, Module& model,

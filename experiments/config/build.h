@@ -48,18 +48,21 @@ CONVSCOPE_API void bind_pruner(Pruner* pruner, Optimizer& optimizer);
 // the warm-up of the config.
 CONVSCOPE_API double learning_rate(const ExperimentConfig& config, const SchedulePoint& point);
 
-// Shape [C,H,W] and number of classes of the config's data set. They come from the entry of the set
-// in dataset_types(), or else from the loaded set.
+// Facts about a sample of the config's data set. They come from the entry of the set in
+// dataset_types(), or else from the loaded set.
 struct SampleInfo {
-  Shape shape;
+  Shape shape;  // [C,H,W]
   int classes = 0;
+  Shape labels = {};  // Dataset::label_shape()
 };
 CONVSCOPE_API SampleInfo sample_info(const ExperimentConfig& config);
 
 // Returns the shape of a batch: the number of samples, then the sizes of a sample.
 Shape batch_shape(std::int64_t count, const Shape& sample);
 
-// Fails if the model gives a class for each pixel, which no data set has. `sample` is [C,H,W].
-void check_labels_fit(const ExperimentConfig& config, const Module& model, const Shape& sample);
+// Fails unless the model gives classes where the data set has labels: one for each image, or one
+// for each pixel. Also fails if the config expects an IoU of a data set without labels of pixels.
+void check_labels_fit(const ExperimentConfig& config, const Module& model,
+                      const SampleInfo& sample);
 
 }  // namespace convscope

@@ -141,6 +141,7 @@ struct EarlyStopConfig {
 // Gates: a run that misses one ends with exit code 1.
 struct ExpectConfig {
   std::optional<double> test_acc_min;   // percent, after the last epoch
+  std::optional<double> test_iou_min;   // mean over the classes in percent, after the last epoch
   std::optional<double> test_loss_max;  // after the last epoch
   bool operator==(const ExpectConfig&) const = default;
 };

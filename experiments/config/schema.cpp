@@ -359,6 +359,11 @@ const Keys<ExpectConfig>& expect_keys() {
       key("test_acc_min", &ExpectConfig::test_acc_min,
           "gate: lowest accuracy on the test images after the last epoch, in percent",
           {.min = 0, .max = 100}),
+      key("test_iou_min", &ExpectConfig::test_iou_min,
+          "gate: lowest mean IoU on the test images after the last epoch, in percent; needs a "
+          "class "
+          "for each pixel",
+          {.min = 0, .max = 100}),
       key("test_loss_max", &ExpectConfig::test_loss_max,
           "gate: highest loss on the test images after the last epoch", {.min = 0}),
   };

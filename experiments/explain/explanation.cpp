@@ -51,7 +51,9 @@ void make_step(const ExperimentConfig& config, Module& model, const Shape& input
                            : dynamic_kernels(model, input, config.device, mode, why);
   if (!step.plan || mode != PlanMode::training || config.device.type == DeviceType::cpu) return;
   const auto& augment = config.data.augment;
-  step.kernels.why = recording_obstacle({.augments = augment.mirror || augment.crop_padding > 0});
+  step.kernels.why = recording_obstacle(
+      {.augments = augment.mirror || augment.crop_padding > 0,
+       .has_pixel_labels = dataset_types().get(config.data.set).label_shape != nullptr});
   if (step.kernels.why.empty()) step.kernels.why = step.plan->why_not_recordable();
   if (step.kernels.why.empty()) step.kernels.now_recorded();
 }

@@ -23,11 +23,26 @@ using Names = std::vector<std::string>;
 
 // Columns that a narrow terminal leaves out, in this order. Times, memory and accuracy of the
 // training come last.
-const Names kLeastImportant = {
-    "test_top5",       "threads",          "kernel_size",  "algorithm",    "device",
-    "execution",       "best_acc",         "step",         "images_per_s", "reason",
-    "weight_bytes",    "avg_inference",    "batch_size",   "state",        "name",
-    "avg_forward_mem", "avg_backward_mem", "avg_backward", "avg_forward"};
+const Names kLeastImportant = {"test_top5",
+                               "threads",
+                               "kernel_size",
+                               "algorithm",
+                               "device",
+                               "execution",
+                               "best_acc",
+                               "step",
+                               "images_per_s",
+                               "reason",
+                               "weight_bytes",
+                               "avg_inference",
+                               "batch_size",
+                               "state",
+                               "name",
+                               "test_iou",
+                               "avg_forward_mem",
+                               "avg_backward_mem",
+                               "avg_backward",
+                               "avg_forward"};
 
 constexpr std::size_t kMaxSweptKeys = 4;     // more: the runs belong to different experiments
 constexpr std::size_t kMaxRowsToRead = 500;  // number of configs; reading takes time

@@ -90,7 +90,7 @@ std::vector<std::string> reading_columns(const std::vector<RunRow>& rows) {
   for (const char* name : {"algorithm", "device", "threads", "images_per_s"}) {
     names.emplace_back(name);
   }
-  for (const char* name : {"avg_inference", "weight_bytes"}) {
+  for (const char* name : {"test_iou", "avg_inference", "weight_bytes"}) {
     const auto has = [&](const RunRow& row) { return run_cell(row, name).index() != 0; };
     if (std::ranges::any_of(rows, has)) names.emplace_back(name);
   }

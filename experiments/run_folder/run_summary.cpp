@@ -15,6 +15,7 @@ namespace convscope {
 namespace {
 
 using json = nlohmann::ordered_json;
+using NamedValues = decltype(RunSummary::test_class_iou);
 
 constexpr const char* kFormat = "convscope summary 1";
 
@@ -73,6 +74,8 @@ void visit(Summary& s, Visitor&& field) {
   field("cores_of_others", s.cores_of_others);
   field("cores", s.cores);
   field("test_top5", s.test_top5);
+  field("test_iou", s.test_iou);
+  field("test_class_iou", s.test_class_iou);
 }
 
 struct Writer {
@@ -83,6 +86,12 @@ struct Writer {
   }
   void operator()(const char* name, const std::optional<double>& value) const {
     out[name] = value ? json(*value) : json(nullptr);
+  }
+  void operator()(const char* name, const NamedValues& values) const {
+    out[name] = json::object();
+    for (const auto& [key, value] : values) {
+      out[name][key] = value ? json(*value) : json(nullptr);
+    }
   }
 };
 
@@ -112,10 +121,18 @@ struct Reader {
   void operator()(const char* name, std::optional<double>& value) const {
     value.reset();
     for (const std::string_view recent :
-         {"avg_inference", "weight_bytes", "cores_of_others", "test_top5"}) {
+         {"avg_inference", "weight_bytes", "cores_of_others", "test_top5", "test_iou"}) {
       if (name == recent && !in.contains(name)) return;  // an older summary
     }
     if (!in.at(name).is_null()) value = in.at(name).get<double>();
+  }
+  void operator()(const char* name, NamedValues& values) const {
+    values.clear();
+    if (!in.contains(name)) return;  // an older summary
+    for (const auto& [key, value] : in.at(name).items()) {
+      values.emplace_back(clean_line(key),
+                          value.is_null() ? std::nullopt : std::optional(value.get<double>()));
+    }
   }
 };
 

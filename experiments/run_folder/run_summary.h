@@ -21,6 +21,9 @@
 //   acc                         test accuracy in percent after the last evaluated epoch
 //   test_top5                   top-5 accuracy on the test images in percent, with more than 5
 //                               classes; a run with recorded steps measures it at its end
+//   test_iou, test_class_iou    with a class for each pixel: mean intersection over union on the
+//                               test images in percent, and that of each class (null: the class
+//                               does not occur); acc, val_acc and train_acc then count pixels
 //   execution                   what runs: execution_text()
 //   step                        how most steps ran: "recorded" (launched as one), "planned"
 //                               (compiled once, then replayed) or "dynamic" (a graph per step)
@@ -32,6 +35,8 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "framework/export.h"
 
@@ -55,6 +60,8 @@ struct RunSummary {
   std::string algorithm;                 // of the convolutions: "im2col_gemm"
   std::optional<double> acc, test_loss;  // %, nats
   std::optional<double> test_top5;       // %
+  std::optional<double> test_iou;        // %
+  std::vector<std::pair<std::string, std::optional<double>>> test_class_iou;  // class name, %
   std::optional<double> val_acc, val_loss;
   std::optional<double> best_acc;  // on the split named best_split
   std::int64_t best_epoch = 0;

@@ -43,7 +43,7 @@ void build(const ExperimentConfig& config) {
   if (!dataset_types().get(config.data.set).sample_shape) return;
   const SampleInfo sample = sample_info(config);
   const std::shared_ptr<Module> model = build_model(config, sample.shape, sample.classes);
-  check_labels_fit(config, *model, sample.shape);
+  check_labels_fit(config, *model, sample);
   build_optimizer(config, *model);
   build_pruner(config, *model, nullptr, sample.shape, 0);
   check_algorithms(config, *model, sample.shape);

@@ -90,6 +90,7 @@ RowResult result_of(const std::string& row, const SweepPlan& plan,
   over_runs("avg_forward_mem", timed(&RunSummary::avg_forward_mem));
   over_runs("avg_backward_mem", timed(&RunSummary::avg_backward_mem));
   over_runs("acc", [](const RunSummary& run) { return run.acc; });
+  over_runs("test_iou", [](const RunSummary& run) { return run.test_iou; });
   over_runs("avg_inference", [](const RunSummary& run) { return run.avg_inference; });
   over_runs("weight_bytes", [](const RunSummary& run) { return run.weight_bytes; });
   for (const RunSummary* run : out.runs) {
@@ -159,6 +160,9 @@ class TableBuilder {
     add_mean("acc");
     if (!people_) add_std("acc");
     add_reference("acc");
+    if (people_ && any([](const RowResult& row) { return row.has("test_iou"); })) {
+      add_mean("test_iou");
+    }
     add("seeds", [&](std::size_t i) {
       return TableCell(static_cast<std::int64_t>(results_[i].runs.size()));
     });
@@ -205,6 +209,8 @@ class TableBuilder {
       add("busy", [&](std::size_t i) {
         return results_[i].runs.empty() ? TableCell() : TableCell(results_[i].disturbed);
       });
+      add_mean("test_iou");
+      add_std("test_iou");
     }
     return std::move(table_);
   }
@@ -298,12 +304,16 @@ TextTable sweep_reading_table(const SweepPlan& plan, const std::vector<SweepOutc
 }
 
 std::string sweep_markdown(const SweepPlan& plan, const std::vector<SweepOutcome>& outcomes) {
-  std::string out = to_markdown(sweep_reading_table(plan, outcomes));
+  const TextTable table = sweep_reading_table(plan, outcomes);
+  std::string out = to_markdown(table);
   out +=
       "\navg_forward, avg_backward: seconds a step; _mem: MiB; acc: % of the test images; "
       "avg_inference: seconds a batch, as it is executed; weight_bytes: as stored. Over the seeds: "
       "of times the median ± the median distance from it, of all else the mean ± the standard "
       "deviation (n - 1).\n";
+  if (std::ranges::count(table.columns, "test_iou", &TextTable::Column::name) > 0) {
+    out += "test_iou: mean intersection over union of the classes, %; acc counts pixels.\n";
+  }
   int jobs = 1;
   std::vector<std::string> disturbed;
   for (const SweepOutcome& outcome : outcomes) {

@@ -50,6 +50,7 @@ void visit_losses(Totals& t, const std::string& prefix, Visitor&& field) {
   field(prefix + ".loss_sum", t.loss_sum);
   field(prefix + ".images", t.images);
   field(prefix + ".correct", t.correct);
+  field(prefix + ".labels_per_image", t.labels_per_image);
 }
 
 template <class Result, class Visitor>
@@ -58,6 +59,7 @@ void visit_evaluation(Result& r, const std::string& prefix, Visitor&& field) {
   field(prefix + ".accuracy", r.accuracy);
   field(prefix + ".images", r.images);
   field(prefix + ".top5", r.top5);
+  field(prefix + ".class_iou", r.class_iou);
 }
 
 template <class State, class Visitor>
@@ -96,7 +98,8 @@ void visit(State& s, Visitor&& field) {
 bool is_recent(std::string_view name) {
   return name.ends_with(".whole_steps") || name.ends_with(".whole_s") ||
          name.ends_with(".exchange_s") || name.ends_with(".planned_steps") ||
-         name.ends_with(".top5") || name.starts_with("loss_scale.") ||
+         name.ends_with(".top5") || name.ends_with(".labels_per_image") ||
+         name.ends_with(".class_iou") || name.starts_with("loss_scale.") ||
          name.starts_with("early_stop.");
 }
 

@@ -228,7 +228,8 @@ StepRunner::StepRunner(Training& run)
   if (setup.device.type == DeviceType::cpu || !setup.plan) return;
   const LoaderOptions& images = setup.train->options();
   const std::string why =
-      recording_obstacle({.augments = images.mirror || images.crop_padding > 0});
+      recording_obstacle({.augments = images.mirror || images.crop_padding > 0,
+                          .has_pixel_labels = setup.train->dataset().label_shape().rank() > 0});
   may_record_ = why.empty();
   if (!may_record_) run_.folder.log(cat("steps: not recorded, because ", why));
 }

@@ -45,6 +45,7 @@ std::string agreed(const std::string& why) {
 
 std::string recording_obstacle(const RecordingFacts& facts) {
   if (facts.augments) return "the images are augmented on the host";
+  if (facts.has_pixel_labels) return "the host gathers the labels of pixels";
   return "";
 }
 

@@ -45,7 +45,8 @@ namespace convscope {
 // Properties of a run that are known before the network is built. recording_obstacle() returns why
 // they make it impossible to record steps, or "".
 struct RecordingFacts {
-  bool augments = false;  // images, on the host
+  bool augments = false;          // images, on the host
+  bool has_pixel_labels = false;  // a class for each pixel
 };
 CONVSCOPE_API std::string recording_obstacle(const RecordingFacts& facts);
 

@@ -48,25 +48,35 @@ DatasetSplits load_checked(const ExperimentConfig& whole, const Share& share, st
     check_data_sizes(config.data, train);
     const Shape sample = type.sample_shape(config.data.options);
     memory = in_phase(ErrorKind::kConfig, [&, train = train, test = test] {
-      return check_memory(config, {train, test, sample, type.classes});
+      return check_memory(config,
+                          {train, test, sample, type.classes,
+                           type.label_shape ? type.label_shape(config.data.options) : Shape{}});
     });
     return type.load(config.data.options);
   }
   DatasetSplits loaded = type.load(config.data.options);
   check_data_sizes(config.data, loaded.train.size());
   memory = in_phase(ErrorKind::kConfig, [&] {
-    return check_memory(config, {loaded.train.size(), loaded.test.size(),
-                                 loaded.train.sample_shape(), loaded.train.classes});
+    return check_memory(config,
+                        {loaded.train.size(), loaded.test.size(), loaded.train.sample_shape(),
+                         loaded.train.classes, loaded.train.label_shape()});
   });
   return loaded;
 }
 
 // One network reads the training images and the held-out images, so their shapes must agree.
 void check_held_out(const Dataset& train, const Dataset& other, const char* name) {
-  if (other.size() == 0 || other.sample_shape() == train.sample_shape()) return;
-  fail(ErrorKind::kData, "data",
-       cat("expected ", name, " samples of the shape of the training samples, ",
-           train.sample_shape(), ", because one network reads both, got ", other.sample_shape()));
+  if (other.size() == 0) return;
+  if (!(other.sample_shape() == train.sample_shape())) {
+    fail(ErrorKind::kData, "data",
+         cat("expected ", name, " samples of the shape of the training samples, ",
+             train.sample_shape(), ", because one network reads both, got ", other.sample_shape()));
+  }
+  if (!(other.label_shape() == train.label_shape())) {
+    fail(ErrorKind::kData, "data",
+         cat("expected ", name, " labels of the shape of the training labels, ",
+             train.label_shape(), ", got ", other.label_shape()));
+  }
 }
 
 Splits load_splits(const ExperimentConfig& config, const Share& share, std::string& memory) {
@@ -125,7 +135,7 @@ void build_network(const ExperimentConfig& config, TrainingSetup& setup) {
   const std::int64_t batches = setup.train->batches_per_epoch();
   const std::int64_t steps = batches * config.train.epochs;
   setup.model = build_model(config, data.sample_shape(), data.classes);
-  check_labels_fit(config, *setup.model, data.sample_shape());
+  check_labels_fit(config, *setup.model, {data.sample_shape(), data.classes, data.label_shape()});
   setup.optimizer = build_optimizer(config, *setup.model);
   setup.pruner =
       build_pruner(config, *setup.model, setup.optimizer.get(), data.sample_shape(), steps);

@@ -280,6 +280,7 @@ void TrainStep::shared_backward(float weight, bool is_last, StepResult& result) 
 StepResult TrainStep::run(const Batch& batch, double lr) {
   StepResult result;
   result.images = batch.whole > 0 ? batch.whole : batch.x.dim(0);
+  result.labels_per_image = batch.labels.shape().stride(0);
   facts_.assign(static_cast<std::size_t>(share_.parts()) + kFacts, 0.0);
   if (exchange_ != nullptr) exchange_->begin_step();
   const std::int64_t step = model_.step();

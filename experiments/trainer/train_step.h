@@ -34,7 +34,8 @@ namespace convscope {
 struct StepResult {
   double loss = 0;  // mean over the batch; not finite: no update
   std::int64_t images = 0;
-  std::int64_t correct = 0;
+  std::int64_t labels_per_image = 1;  // the pixels of an image, if each has a class
+  std::int64_t correct = 0;           // labels
   double forward_s = 0, backward_s = 0, update_s = 0;
   double whole_s = 0;                     // of a step without separate phases: then the three are 0
   std::int64_t forward_bytes = 0;         // kept by the forward

@@ -4,6 +4,8 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
+#include <vector>
 
 #include "experiments/trainer/alarms.h"
 #include "experiments/trainer/train_step.h"
@@ -70,23 +72,38 @@ struct StepTotals {
 struct LossTotals {
   double loss_sum = 0;  // weighted by images
   std::int64_t images = 0, correct = 0;
+  std::int64_t labels_per_image = 1;
   void add(const StepResult& step) {
     loss_sum += step.loss * static_cast<double>(step.images);
     images += step.images;
     correct += step.correct;
+    labels_per_image = step.labels_per_image;
   }
   double loss() const { return images == 0 ? 0 : loss_sum / static_cast<double>(images); }
   double accuracy() const {  // percent
-    return images == 0 ? 0 : 100.0 * static_cast<double>(correct) / static_cast<double>(images);
+    const auto labels = static_cast<double>(images * labels_per_image);
+    return images == 0 ? 0 : 100.0 * static_cast<double>(correct) / labels;
   }
 };
 
 struct Evaluation {
   double loss = 0;      // mean over all images, in nats
-  double accuracy = 0;  // percent
+  double accuracy = 0;  // percent of the images, or of their pixels
   std::int64_t images = 0;
-  double top5 = -1;      // percent of the images whose label is among the 5 largest; -1: unknown
+  double top5 = -1;  // percent of the images whose label is among the 5 largest; -1: unknown
+  // Intersection over union of each class in percent, -1 for a class that does not occur; empty
+  // without a class for each pixel.
+  std::vector<double> class_iou = {};
   bool complete = true;  // false: stopped early
+
+  // Returns the mean over the classes that occur.
+  std::optional<double> mean_iou() const {
+    double sum = 0, count = 0;
+    for (const double iou : class_iou) {
+      if (iou >= 0) sum += iou, ++count;
+    }
+    return count > 0 ? std::optional<double>(sum / count) : std::nullopt;
+  }
 };
 
 struct TrainingState {

@@ -23,6 +23,7 @@ list(FILTER convscope_sources EXCLUDE REGEX "_simd\\.cpp$")
 
 # Synthetic data sets must be the same on every machine, so no compiler may fuse a product and a sum into one FMA.
 set_source_files_properties(${CMAKE_CURRENT_SOURCE_DIR}/datasets/synthetic_digits.cpp
+  ${CMAKE_CURRENT_SOURCE_DIR}/datasets/synthetic_segmentation.cpp
   ${CMAKE_CURRENT_SOURCE_DIR}/datasets/points/synthetic_shapes.cpp
   ${CMAKE_CURRENT_SOURCE_DIR}/datasets/points/shape_surfaces.cpp
   PROPERTIES COMPILE_OPTIONS -ffp-contract=off SKIP_PRECOMPILE_HEADERS ON)

@@ -92,9 +92,12 @@ void export_onnx(const ExportArguments& arguments) {
   if (graph.narrowed > 0) {
     text += cat("\nweights     ", graph.narrowed, " of 8 bits are written with 7 bits");
   }
+  std::string sizes;  // of the logits of an image
+  const Shape logits = trained.model->output_shape(batch_shape(1, trained.sample));
+  for (int axis = 1; axis < logits.rank(); ++axis) sizes += cat(",", logits[axis]);
   text += cat("\nimages      images [N,", trained.sample[0], ",", trained.sample[1], ",",
-              trained.sample[2], "], normalised as the config says; result logits [N,",
-              trained.classes, "]\nwritten     ", arguments.onnx, ", ", bytes.size(), " bytes\n");
+              trained.sample[2], "], normalised as the config says; result logits [N", sizes,
+              "]\nwritten     ", arguments.onnx, ", ", bytes.size(), " bytes\n");
   print_screen(text);
   if (graph.wide > 0) {
     std::fputs(

@@ -172,6 +172,12 @@ Figure figure_of(const PlacesArguments& arguments, const ExperimentConfig& confi
     fail(ErrorKind::kConfig, "places",
          cat("expected a data set of images to draw on, got the points of ", data.name));
   }
+  if (data.label_shape().rank() > 0) {
+    fail(ErrorKind::kConfig, "places",
+         cat("expected a data set with one class for each image, because the images are chosen by "
+             "their classes, got ",
+             data.name, ", which has a class for each pixel"));
+  }
   const Dataset some = subset(data, one_of_each_class(data, arguments.images));
   Loader loader(some, {.batch_size = some.size(), .shuffle = false, .prefetch = false});
   loader.start_epoch(0);

@@ -72,7 +72,9 @@ Recipe recipe_for(const StarterRequest& request) {
                                   out.contains("model.stem") ? ", stem: cifar" : "", "}\n");
   const ExperimentConfig config = parse_config_text(minimal, request.file);
   const int classes = data.classes > 0 ? data.classes : 10;
-  check_labels_fit(config, *build_model(config, image, classes), image);
+  check_labels_fit(
+      config, *build_model(config, image, classes),
+      {image, classes, data.label_shape ? data.label_shape(Options(data.fields)) : Shape{}});
   return out;
 }
 

@@ -134,6 +134,7 @@ std::string unit_of(const std::string& column) {
                                                            {"val_acc", "%"},
                                                            {"test_acc", "%"},
                                                            {"test_top5", "%"},
+                                                           {"test_iou", "%"},
                                                            {"train_acc", "%"},
                                                            {"images_per_s", "images/s"},
                                                            {"forward_ms", "ms"},

@@ -12,6 +12,7 @@
 #include "experiments/report/html/markup.h"
 #include "experiments/report/html/run_environment.h"
 #include "framework/check.h"
+#include "framework/registry.h"
 
 namespace convscope {
 namespace {
@@ -46,7 +47,9 @@ std::string lead_sentence(const RunData& run) {
   const RunSummary& s = *run.summary;
   std::string out = cat(s.model, " on ", s.data);
   if (s.model.empty() || s.data.empty()) out = run.name;
-  if (s.acc) out += cat(": ", percent_text(s.acc), " of the test images are right");
+  if (s.acc)
+    out += cat(": ", percent_text(s.acc), " of the test ", s.test_iou ? "pixels" : "images",
+               " are right");
   return out + cat(" after ", s.epochs, s.epochs_planned > 0 ? cat(" of ", s.epochs_planned) : "",
                    s.epochs == 1 && s.epochs_planned <= 1 ? " epoch." : " epochs.");
 }
@@ -61,6 +64,15 @@ std::string loss_text(const std::optional<double>& loss, const char* of) {
   return loss && std::isfinite(*loss) ? fmt::format("{} loss {:.4g}", of, *loss) : "";
 }
 
+// Returns the intersection over union of each class.
+std::string class_iou_text(const RunSummary& s) {
+  std::vector<std::string> out;
+  for (const auto& [name, iou] : s.test_class_iou) {
+    if (iou) out.push_back(cat(name, " ", percent_text(iou)));
+  }
+  return join(out);
+}
+
 std::vector<Fact> facts_of_summary(const RunSummary& s, const RunEnvironment& environment) {
   const bool timed = s.timed_steps > 0;
   const auto measured = [&](double value) { return timed ? value : 0.0; };
@@ -68,6 +80,7 @@ std::vector<Fact> facts_of_summary(const RunSummary& s, const RunEnvironment& en
   const std::string step = s.step.empty() ? "" : ", " + s.step + " step";
   std::vector<Fact> facts = {
       {"Test accuracy", percent_text(s.acc), loss_text(s.test_loss, "test")},
+      {"Mean IoU", percent_text(s.test_iou), class_iou_text(s)},
       {"Top-5 accuracy", percent_text(s.test_top5), "of the test images"},
       {"Validation accuracy", percent_text(s.val_acc), loss_text(s.val_loss, "validation")},
       {"Best accuracy", percent_text(s.best_acc), best_text(s)},

@@ -127,6 +127,8 @@ std::vector<Column> columns() {
        [](const IndexedRun& r) { return fixed_cell(r.row.summary.acc, 2); }},
       {"best_acc", "best", "%", true,
        [](const IndexedRun& r) { return fixed_cell(r.row.summary.best_acc, 2); }},
+      {"test_iou", "test IoU", "%", true,
+       [](const IndexedRun& r) { return fixed_cell(r.row.summary.test_iou, 2); }},
       {"epochs", "epochs", "", true, epochs_cell},
       {"reason", "why it did not finish", "", false,
        [](const IndexedRun& r) { return long_cell(r.row.reason); }},

@@ -21,6 +21,9 @@ AxisSpec loss_axis() { return {.label = "loss", .log = true, .least_ratio = 1.05
 AxisSpec accuracy_axis() {
   return {.label = "accuracy (%)", .least_span = 2, .lowest = 0, .highest = 100};
 }
+AxisSpec iou_axis() {
+  return {.label = "mean IoU (%)", .least_span = 2, .lowest = 0, .highest = 100};
+}
 AxisSpec epoch_axis() { return {.label = "epoch", .whole_numbers = true}; }
 
 // Returns a column of epochs.csv as a series over the epochs: the mean of the group's runs, with a
@@ -89,6 +92,14 @@ Figure one_group_figure(const RunGroup& group) {
     }
     figure.panels.emplace_back(std::move(panel));
   }
+  if (Series s = epoch_series(group, "test_iou"); !s.x.empty()) {
+    s.style = 2;  // as in the panels of the test images
+    figure.panels.emplace_back(LinePanel{.title = "Mean IoU of the test images",
+                                         .x = epoch_axis(),
+                                         .y = iou_axis(),
+                                         .series = {std::move(s)},
+                                         .height = 320});
+  }
   if (single) {
     figure.notes.push_back(
         "train: mean over the steps since the last point, while the weights change; val, test: "
@@ -123,6 +134,15 @@ Figure several_groups_figure(const std::vector<PartMember>& members) {
       }
       figure.panels.emplace_back(std::move(panel));
     }
+  }
+  if (has_column(groups, "test_iou")) {
+    LinePanel panel{.title = "test mean IoU", .x = epoch_axis(), .y = iou_axis(), .height = 300};
+    for (std::size_t i = 0; i < groups.size(); ++i) {
+      Series s = epoch_series(*groups[i], "test_iou");
+      s.style = members[i].style;
+      panel.series.push_back(std::move(s));
+    }
+    figure.panels.emplace_back(std::move(panel));
   }
   for (std::size_t i = 0; i < groups.size(); ++i) {
     figure.legend.push_back({.name = name_with_count(*groups[i]), .style = members[i].style});

@@ -148,6 +148,9 @@ const std::vector<RunColumn> kColumns = {
      .of = [](const RunSummary& s) { return maybe(s.cores_of_others); }},
     percent("test_top5", "% of the test images whose class is among the 5 largest scores",
             [](const RunSummary& s) { return maybe(s.test_top5); }),
+    percent("test_iou",
+            "mean intersection over union of the classes on the test images, %; acc counts pixels",
+            [](const RunSummary& s) { return maybe(s.test_iou); }),
 };
 
 Cell cell_of_value(const OptionValue& value) {

@@ -7,6 +7,7 @@
 
 #include "experiments/report/text_table.h"
 #include "framework/check.h"
+#include "layers/losses/class_rows.h"
 
 namespace convscope {
 namespace {
@@ -18,13 +19,15 @@ struct Ranked {
   std::int64_t before = 0;     // number of classes that rank before the label
 };
 
+// The score of class k is scores[k * stride].
 template <class T>
-Ranked ranked(const T* scores, std::int64_t classes, std::int64_t label) {
+Ranked ranked(const T* scores, std::int64_t stride, std::int64_t classes, std::int64_t label) {
   Ranked out;
-  const T own = scores[label];
+  const T own = scores[label * stride];
   for (std::int64_t k = 0; k < classes; ++k) {
-    if (scores[k] > scores[out.predicted]) out.predicted = k;
-    const bool is_after = scores[k] < own || (scores[k] == own && k >= label);
+    const T score = scores[k * stride];
+    if (score > scores[out.predicted * stride]) out.predicted = k;
+    const bool is_after = score < own || (score == own && k >= label);
     if (!is_after && k != label) ++out.before;  // so scores that are not numbers rank last
   }
   return out;
@@ -32,10 +35,11 @@ Ranked ranked(const T* scores, std::int64_t classes, std::int64_t label) {
 
 template <class T>
 void add_rows(ClassCounts& counts, const Tensor& scores, const Tensor& labels) {
-  const std::int64_t classes = counts.classes;
-  for (std::int64_t n = 0; n < scores.dim(0); ++n) {
+  const std::int64_t classes = counts.classes, pixels = scores.shape().stride(1);
+  for (std::int64_t n = 0; n < labels.numel(); ++n) {
     const std::int64_t label = labels.data<std::int32_t>()[n];
-    const Ranked row = ranked(scores.data<T>() + n * classes, classes, label);
+    const T* const first = scores.data<T>() + n / pixels * classes * pixels + n % pixels;
+    const Ranked row = ranked(first, pixels, classes, label);
     if (row.before < kTop) ++counts.in_top5;
     if (!counts.matrix.empty()) {
       ++counts.matrix[static_cast<std::size_t>(label * classes + row.predicted)];
@@ -46,22 +50,26 @@ void add_rows(ClassCounts& counts, const Tensor& scores, const Tensor& labels) {
 }  // namespace
 
 void ClassCounts::add(const Tensor& scores, const Tensor& labels) {
-  CONVSCOPE_CHECK(scores.shape().rank() == 2 && labels.numel() == scores.dim(0), "class_counts",
-                  "expected scores [N,K] and N labels, got ", scores.shape(), " and ",
-                  labels.shape());
+  const int rank = scores.rank();
+  CONVSCOPE_CHECK((rank == 2 || rank == 4) && labels.shape() == labels_shape(scores.shape()),
+                  "class_counts",
+                  "expected scores [N,K] and labels [N], or [N,K,H,W] and [N,H,W], ", "got ",
+                  scores.shape(), " and ", labels.shape());
   if (classes == 0) {
     classes = scores.dim(1);
+    has_pixels = rank == 4;
     if (classes <= kMaxClasses) matrix.assign(static_cast<std::size_t>(classes * classes), 0);
   }
   const Tensor here = scores.to(Device{}), true_class = labels.to(Device{});
   here.dtype() == DType::f64 ? add_rows<double>(*this, here, true_class)
                              : add_rows<float>(*this, here, true_class);
-  samples += scores.dim(0);
+  samples += labels.numel();
 }
 
 ClassCounts ClassCounts::sum(ProcessGroup& group, bool counts) const {
   ClassCounts out;
   out.classes = std::llround(group.most(static_cast<double>(classes)));
+  out.has_pixels = group.most(has_pixels ? 1 : 0) > 0;
   if (out.classes == 0) return out;
   const std::int64_t cells = out.classes <= kMaxClasses ? out.classes * out.classes : 0;
   std::vector<double> values(static_cast<std::size_t>(cells) + 2);
@@ -80,6 +88,21 @@ ClassCounts ClassCounts::sum(ProcessGroup& group, bool counts) const {
 std::optional<double> ClassCounts::top5_accuracy() const {
   if (classes <= kTop || samples == 0) return std::nullopt;
   return 100.0 * static_cast<double>(in_top5) / static_cast<double>(samples);
+}
+
+std::vector<double> ClassCounts::class_iou() const {
+  std::vector<double> out;
+  if (!has_pixels || matrix.empty()) return out;
+  const auto at = [this](std::int64_t row, std::int64_t column) {
+    return matrix[static_cast<std::size_t>(row * classes + column)];
+  };
+  for (std::int64_t k = 0; k < classes; ++k) {
+    std::int64_t in_union = -at(k, k);
+    for (std::int64_t other = 0; other < classes; ++other) in_union += at(k, other) + at(other, k);
+    out.push_back(
+        in_union == 0 ? -1 : 100.0 * static_cast<double>(at(k, k)) / static_cast<double>(in_union));
+  }
+  return out;
 }
 
 std::string ClassCounts::csv(const std::vector<std::string>& names) const {

@@ -27,12 +27,12 @@ class EvaluationHook final : public Hook {
     TrainingState& state = run_.state;
     if (!setup.evaluates_after(state.epoch + 1)) return true;
     const AveragedWeights averages(setup.averaged());
-    if (!evaluate(run_.val, setup.val_images, state.val) ||
-        !evaluate(run_.test, setup.test_images, state.test)) {
+    ClassCounts val_classes;
+    if (!evaluate(run_.val, setup.val_images, state.val, val_classes) ||
+        !evaluate(run_.test, setup.test_images, state.test, run_.test_classes)) {
       run_.stop_signal = agreed_stop(setup.share.group);
       return false;
     }
-    if (run_.test) note_classes(run_.test->class_counts());
     for (const Evaluation* result : {&state.val, &state.test}) {
       if (std::isfinite(result->loss)) continue;
       fail(ErrorKind::kRun, "train",
@@ -49,7 +49,8 @@ class EvaluationHook final : public Hook {
     const bool ends = run_.state.epoch == run_.setup.epochs || run_.stops_early();
     if (!ends || !run_.test || run_.test_classes.samples > 0) return;
     const AveragedWeights averages(run_.setup.averaged());
-    note_classes(run_.test->count_classes());
+    note_classes(run_.test->count_classes(), *run_.setup.test, run_.setup.test_images,
+                 run_.state.test, run_.test_classes);
   }
 
  private:
@@ -68,30 +69,34 @@ class EvaluationHook final : public Hook {
     if (setup.early_stop.patience && setup.val) count_for_early_stop(setup.early_stop);
   }
 
-  // Keeps the counts of all processes.
-  void note_classes(const ClassCounts& own) {
-    TrainingState& state = run_.state;
+  // Sets `counts` to the counts of all processes, and the results that follow from them.
+  void note_classes(const ClassCounts& own, const Loader& loader, std::int64_t images,
+                    Evaluation& result, ClassCounts& counts) const {
     ProcessGroup* const group = run_.setup.share.group;
     if (group == nullptr) {
-      run_.test_classes = own;
+      counts = own;
     } else {
       // With fewer batches than processes, each process has evaluated all images.
-      const bool has_all = run_.setup.test->dataset().size() == run_.setup.test_images;
-      run_.test_classes = own.sum(*group, !has_all || group->rank() == 0);
+      const bool has_all = loader.dataset().size() == images;
+      counts = own.sum(*group, !has_all || group->rank() == 0);
     }
-    state.test.top5 = run_.test_classes.top5_accuracy().value_or(-1);
+    result.top5 = counts.top5_accuracy().value_or(-1);
+    result.class_iou = counts.class_iou();
   }
 
   // Returns false after a signal. `images`: over all processes.
-  bool evaluate(std::optional<Evaluator>& evaluator, std::int64_t images, Evaluation& into) const {
+  bool evaluate(std::optional<Evaluator>& evaluator, std::int64_t images, Evaluation& into,
+                ClassCounts& counts) const {
     if (!evaluator) return true;
     Evaluation result = evaluator->run([] { return stop_signal() != 0; });
     if (ProcessGroup* const group = run_.setup.share.group; group != nullptr) {
       result = combined_evaluation(*group, result, evaluator->batch_loss_sums(), images,
-                                   run_.setup.train->options().batch_size);
+                                   *run_.setup.train);
     }
-    if (result.complete) into = result;
-    return result.complete;
+    if (!result.complete) return false;
+    note_classes(evaluator->class_counts(), evaluator->loader(), images, result, counts);
+    into = result;
+    return true;
   }
 
   void count_for_early_stop(const EarlyStopConfig& config) {

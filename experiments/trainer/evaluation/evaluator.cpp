@@ -78,6 +78,7 @@ Evaluation Evaluator::run(bool (*stop)()) {
           .accuracy = totals_.accuracy(),
           .images = totals_.images,
           .top5 = class_counts_.top5_accuracy().value_or(-1),
+          .class_iou = class_counts_.class_iou(),
           .complete = complete};
 }
 
@@ -96,7 +97,10 @@ std::optional<InferenceTime> Evaluator::time() {
 
 void Evaluator::add(double loss, std::int64_t images, std::int64_t correct) {
   batch_loss_sums_.push_back(loss * static_cast<double>(images));
-  totals_.add({.loss = loss, .images = images, .correct = correct});
+  totals_.add({.loss = loss,
+               .images = images,
+               .labels_per_image = loader_.dataset().label_shape().numel(),
+               .correct = correct});
 }
 
 // Returns false when `stop` has ended the evaluation.

@@ -39,6 +39,7 @@ class CONVSCOPE_API Evaluator {
   // compute the loss without storing the scores; then count_classes() evaluates the data set once
   // more, without a recording.
   const ClassCounts& class_counts() const { return class_counts_; }
+  const Loader& loader() const { return loader_; }
   const ClassCounts& count_classes();
   // Measures the median time of a full batch in the network only, without loss and loader. Where
   // steps are recorded, it is the time of a recorded evaluation step, which includes the gathering

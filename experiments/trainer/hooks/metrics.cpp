@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <iterator>
+#include <optional>
 
 #include "experiments/run_folder/append_file.h"
 #include "experiments/run_folder/files/kept_rows.h"
@@ -105,6 +106,10 @@ class Metrics final : public Hook {
     return file;
   }
 
+  // Returns whether the images have a class for each pixel. Then epochs.csv and the table on the
+  // terminal have one more column.
+  bool has_iou() const { return run_.setup.train->dataset().label_shape().rank() > 0; }
+
   void begin_row(Line& line, const char* split) const {
     line.add(R"({{"t":{:.3f},"step":{},"epoch":{},"split":"{}")", run_.clock.seconds(),
              run_.state.step, run_.state.epoch + 1, split);
@@ -116,10 +121,12 @@ class Metrics final : public Hook {
     begin_row(line, split);
     line.add(",\"loss\":{:.9g},\"acc\":{:.6g}", result.loss, result.accuracy);
     if (result.top5 >= 0) line.add(",\"top5\":{:.6g}", result.top5);
+    if (const auto iou = result.mean_iou()) line.add(",\"iou\":{:.6g}", *iou);
     line.add("}}\n");
     metrics_->append(line.text());
     run_.add_event({{loss, result.loss}, {accuracy, result.accuracy}});
-    if (result.top5 >= 0) run_.add_event({{"accuracy_top5/test", result.top5}});
+    if (result.top5 >= 0) run_.add_event({{cat("accuracy_top5/", split), result.top5}});
+    if (const auto iou = result.mean_iou()) run_.add_event({{cat("iou/", split), *iou}});
   }
 
   void write_epoch(bool has_val, bool has_test) const {
@@ -127,7 +134,8 @@ class Metrics final : public Hook {
       epochs_->append(
           "epoch,step,lr,train_loss,train_acc,val_loss,val_acc,test_loss,test_acc,seconds,"
           "images_per_s,avg_forward,avg_backward,avg_update,avg_wait,avg_forward_mem,"
-          "avg_backward_mem,peak_workspace,system_allocations,avg_step,phases\n");
+          "avg_backward_mem,peak_workspace,system_allocations,avg_step,phases");
+      epochs_->append(has_iou() ? ",test_iou\n" : "\n");
     }
     const TrainingState& state = run_.state;
     const StepTotals& steps = run_.last_epoch_steps;
@@ -144,9 +152,12 @@ class Metrics final : public Hook {
     line.add(",{:.3f},{:.6g},{:.6g},{:.6g},{:.6g},{:.6g}", run_.last_epoch_s, steps.images_per_s(),
              steps.phase(steps.forward_s), steps.phase(steps.backward_s),
              steps.phase(steps.update_s), steps.mean(steps.wait_s));
-    line.add(",{:.6g},{:.6g},{:.6g},{},{:.6g},{}\n", forward_mib, backward_mib,
+    line.add(",{:.6g},{:.6g},{:.6g},{},{:.6g},{}", forward_mib, backward_mib,
              static_cast<double>(steps.workspace_peak_bytes) / kMiB, state.epoch_allocations,
              steps.mean(steps.busy_s()), steps.phases());
+    const std::optional<double> iou = state.test.mean_iou();
+    if (has_iou()) line.add_cell(has_test && iou, iou.value_or(0));
+    line.add("\n");
     epochs_->append(line.text());
     run_.add_event({{"time/epoch_s", run_.last_epoch_s},
                     {"time/forward_s", steps.phase(steps.forward_s)},
@@ -158,13 +169,16 @@ class Metrics final : public Hook {
   void show_epoch(bool has_val, bool has_test) const {
     const TrainingState& state = run_.state;
     if (state.epoch == 1 || run_.steps_in_process <= run_.setup.train->batches_per_epoch()) {
-      run_.progress.line("epoch      loss   train%    val%   test%     img/s     time");
+      run_.progress.line(cat("epoch      loss   train%    val%   test%",
+                             has_iou() ? "    iou%" : "", "     img/s     time"));
     }
     Line line;
     line.add("{:3}/{:<3}  {:7.4f}  {:6.2f}", state.epoch, run_.setup.epochs,
              state.last_epoch.loss(), state.last_epoch.accuracy());
     line.add_column(has_val, state.val.accuracy);
     line.add_column(has_test, state.test.accuracy);
+    const std::optional<double> iou = state.test.mean_iou();
+    if (has_iou()) line.add_column(has_test && iou, iou.value_or(0));
     line.add("  {:8.0f}  {:>7}", run_.last_epoch_steps.images_per_s(),
              duration_text(run_.last_epoch_s));
     run_.progress.line(line.text());

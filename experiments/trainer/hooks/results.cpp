@@ -38,20 +38,23 @@ std::string execution_of(const Training& run) {
   return execution_text(arithmetic, form);
 }
 
+// Fails when the final network misses a gate. `what` is measured in `unit`.
+void check_gate(const char* key, const char* what, const std::optional<double>& limit, double got,
+                bool is_least, const char* unit, std::int64_t epoch) {
+  if (!limit || (is_least ? got >= *limit : got <= *limit)) return;
+  fail(ErrorKind::kRun, "expect",
+       cat("expected a ", what, " of at ", is_least ? "least " : "most ", *limit, unit,
+           " after epoch ", epoch, ", because the config says expect.", key, ", got ", got, unit,
+           "; expect.", key, "=VALUE changes this limit, expect=null removes it"));
+}
+
 void check_expectations(const ExpectConfig& expect, const TrainingState& state) {
-  if (expect.test_acc_min && !(state.test.accuracy >= *expect.test_acc_min)) {
-    fail(
-        ErrorKind::kRun, "expect",
-        cat("expected a test accuracy of at least ", *expect.test_acc_min, " % after epoch ",
-            state.epoch, ", because the config says expect.test_acc_min, got ", state.test.accuracy,
-            " %; expect.test_acc_min=VALUE changes this limit, expect=null removes it"));
-  }
-  if (expect.test_loss_max && !(state.test.loss <= *expect.test_loss_max)) {
-    fail(ErrorKind::kRun, "expect",
-         cat("expected a test loss of at most ", *expect.test_loss_max, " after epoch ",
-             state.epoch, ", because the config says expect.test_loss_max, got ", state.test.loss,
-             "; expect.test_loss_max=VALUE changes this limit, expect=null removes it"));
-  }
+  const Evaluation& test = state.test;
+  check_gate("test_acc_min", "test accuracy", expect.test_acc_min, test.accuracy, true, " %",
+             state.epoch);
+  check_gate("test_iou_min", "mean test IoU", expect.test_iou_min, test.mean_iou().value_or(0),
+             true, " %", state.epoch);
+  check_gate("test_loss_max", "test loss", expect.test_loss_max, test.loss, false, "", state.epoch);
 }
 
 class Results final : public Hook {
@@ -182,6 +185,12 @@ RunSummary Training::summary() const {
   out.acc = when(state.test.images > 0, state.test.accuracy);
   out.test_loss = when(state.test.images > 0, state.test.loss);
   out.test_top5 = when(state.test.top5 >= 0, state.test.top5);
+  out.test_iou = state.test.mean_iou();
+  for (std::size_t k = 0; k < state.test.class_iou.size(); ++k) {
+    const std::vector<std::string>& names = setup.test->dataset().class_names;
+    const double iou = state.test.class_iou[k];
+    out.test_class_iou.emplace_back(k < names.size() ? names[k] : cat(k), when(iou >= 0, iou));
+  }
   out.val_acc = when(state.val.images > 0, state.val.accuracy);
   out.val_loss = when(state.val.images > 0, state.val.loss);
   out.best_acc = when(state.best_accuracy >= 0, state.best_accuracy);

@@ -24,15 +24,15 @@ std::string size_text(std::int64_t bytes) {
 }
 
 // Returns the bytes of images and their labels.
-std::int64_t bytes_of(std::int64_t images, const Shape& sample) {
-  return images * (sample.numel() + 4);
+std::int64_t bytes_of(std::int64_t images, const DataFacts& data) {
+  return images * (data.sample.numel() + 4 * data.labels.numel());
 }
 
 void count_data(const ExperimentConfig& config, const DataFacts& data, MemoryNeed& need) {
   const DataConfig& of = config.data;
   const std::int64_t rest = data.train - of.val_split;
   const std::int64_t train = of.limit > 0 ? std::min(of.limit, rest) : rest;
-  const auto bytes = [&](std::int64_t images) { return bytes_of(images, data.sample); };
+  const auto bytes = [&](std::int64_t images) { return bytes_of(images, data); };
   const std::int64_t loaded = bytes(data.train + data.test);
   need.loading_bytes = loaded;
   // A validation split and a limit both copy the images that are kept, so the loaded set and the
@@ -42,7 +42,7 @@ void count_data(const ExperimentConfig& config, const DataFacts& data, MemoryNee
   need.data_bytes = bytes(train + of.val_split + data.test);
   const LoaderOptions options{.batch_size = of.batch_size};
   for (const std::int64_t images : {train, of.val_split, data.test}) {
-    if (images > 0) need.batches_bytes += loader_bytes(images, data.sample, options);
+    if (images > 0) need.batches_bytes += loader_bytes(images, data.sample, data.labels, options);
   }
 }
 

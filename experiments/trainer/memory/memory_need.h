@@ -20,6 +20,7 @@ struct DataFacts {
   std::int64_t train = 0, test = 0;  // images
   Shape sample;                      // [C,H,W]
   int classes = 0;
+  Shape labels = {};  // Dataset::label_shape()
 };
 
 struct CONVSCOPE_API MemoryNeed {

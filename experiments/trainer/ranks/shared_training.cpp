@@ -262,8 +262,9 @@ Dataset batches_of_rank(const Dataset& data, std::int64_t batch_size, const Shar
 
 Evaluation combined_evaluation(ProcessGroup& group, const Evaluation& own,
                                const std::vector<double>& batch_loss_sums,
-                               std::int64_t whole_images, std::int64_t batch_size) {
-  const std::int64_t batches = batches_of(whole_images, batch_size);
+                               std::int64_t whole_images, const Loader& train) {
+  const std::int64_t batches = batches_of(whole_images, train.options().batch_size);
+  const auto labels = static_cast<double>(train.dataset().label_shape().numel());  // of an image
   const bool is_shared = batches >= group.size();
   // The first elements are the loss sums of the batches; the last three are the sums of the whole
   // evaluation.
@@ -276,7 +277,7 @@ Evaluation combined_evaluation(ProcessGroup& group, const Evaluation& own,
   }
   const bool counts = is_shared || group.rank() == 0;
   const auto at = static_cast<std::size_t>(batches);
-  values[at] = counts ? own.accuracy / 100 * static_cast<double>(own.images) : 0;
+  values[at] = counts ? own.accuracy / 100 * labels * static_cast<double>(own.images) : 0;
   values[at + 1] = counts ? static_cast<double>(own.images) : 0;
   values[at + 2] = own.complete ? 0 : 1;
   group.sum(values.data(), static_cast<std::int64_t>(values.size()));
@@ -288,7 +289,7 @@ Evaluation combined_evaluation(ProcessGroup& group, const Evaluation& own,
   if (out.images > 0) {
     const auto images = static_cast<double>(out.images);
     out.loss = loss_sum / images;
-    out.accuracy = 100.0 * std::round(values[at]) / images;
+    out.accuracy = 100.0 * std::round(values[at]) / (images * labels);
   }
   return out;
 }

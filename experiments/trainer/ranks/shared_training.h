@@ -54,7 +54,7 @@ CONVSCOPE_API Dataset batches_of_rank(const Dataset& data, std::int64_t batch_si
                                       const Share& share);
 CONVSCOPE_API Evaluation combined_evaluation(ProcessGroup& group, const Evaluation& own,
                                              const std::vector<double>& batch_loss_sums,
-                                             std::int64_t whole_images, std::int64_t batch_size);
+                                             std::int64_t whole_images, const Loader& train);
 
 // Returns a stop signal that this process or another process of its group has received, or 0.
 CONVSCOPE_API int stop_signal();

@@ -21,7 +21,8 @@ class SameBits(harness.Case):
                 self.assertEqual([row[key] for row in epochs(run)], [row[key] for row in epochs(runs[0])], key)
         self.assertEqual([summary(run)["ranks"] for run in runs], [max(1, size) for size in sizes])
         for run in runs[1:]:
-            self.assertEqual(summary(run)["test_top5"], summary(runs[0])["test_top5"])
+            for key in ("test_top5", "test_iou", "test_class_iou"):
+                self.assertEqual(summary(run)[key], summary(runs[0])[key], key)
             self.assertEqual((run / "confusion.csv").read_text(), (runs[0] / "confusion.csv").read_text())
 
     def test_lenet(self):
@@ -42,6 +43,11 @@ class SameBits(harness.Case):
 
     def test_pruned(self):
         self.check_same_bits(["sparsity={method: magnitude, target: 0.8, end: 0.5}"], (1, 2))
+
+    def test_pixel_labels(self):
+        self.check_same_bits(["data={set: synthetic_segmentation, train_size: 60, test_size: 40, batch_size: 12,"
+                              " image_size: 16, augment: {mirror: true}}", "model={type: unet, poolings: 2, width: 4}"],
+                             (1, 2))
 
     def test_last_batch_with_fewer_images_than_parts(self):
         # An epoch has 13 batches. The last batch has 2 images, fewer than the 4 processes.

@@ -64,9 +64,10 @@ TEST(Plots, all_kinds_are_well_formed_whatever_the_number_of_configs) {
     const TemporaryFolder root;
     for (int i = 0; i < configs; ++i) {
       for (const int seed : {1, 2}) {
-        const std::string folder = write_run(
-            root.path(),
-            {.name = cat("<a & b>-", i), .seed = seed, .test_acc = 70.0 + i * 0.5 + seed});
+        const std::string folder = write_run(root.path(), {.name = cat("<a & b>-", i),
+                                                           .seed = seed,
+                                                           .test_acc = 70.0 + i * 0.5 + seed,
+                                                           .test_iou = 60});
         add_tables(folder);
         add_layer_times(folder);
       }
@@ -115,6 +116,25 @@ TEST(Plots, confusion_shades_each_row_by_its_share) {
   EXPECT_EQ(panel.cells[0][1].shade, 0.25);
   EXPECT_TRUE(panel.cells[1][1].framed);
   EXPECT_EQ(panel.cells[1][1].shade, 1.0);
+}
+
+TEST(Plots, iou_shows_each_class_and_the_mean_over_the_seeds) {
+  const TemporaryFolder root;
+  add_tables(write_run(root.path(), {.name = "pets", .seed = 1, .test_iou = 80}));
+  add_tables(write_run(root.path(), {.name = "pets", .seed = 2, .test_iou = 40}));
+  const DrawnPlots drawn = draw_plots(runs_below(root.path()), {"iou", "confusion", "curves"});
+  ASSERT_EQ(drawn.plots.size(), 3u);
+  const auto& panel = std::get<BarPanel>(find(drawn, "iou")->figure.panels[0]);
+  EXPECT_EQ(panel.categories, (std::vector<std::string>{"cat", "dog", "mean"}));
+  EXPECT_EQ(panel.series[0].values, (std::vector<double>{60, 30, 45}));
+  EXPECT_NEAR(panel.series[0].std[1], std::sqrt(200.0), 1e-9);
+  EXPECT_NE(find(drawn, "confusion")->svg.find("numbers: pixels"), std::string::npos);
+  const auto& curve = std::get<LinePanel>(find(drawn, "curves")->figure.panels[2]);
+  EXPECT_EQ(curve.series[0].y, (std::vector<double>{60, 60}));
+  const TemporaryFolder other;
+  write_run(other.path(), {});
+  EXPECT_EQ(draw_plots(runs_below(other.path()), {"iou"}).left_out,
+            (std::vector<std::string>{"iou: no run has a class for each pixel"}));
 }
 
 TEST(Plots, a_run_without_a_finished_epoch_is_left_out_with_a_reason) {

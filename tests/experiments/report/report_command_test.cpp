@@ -180,7 +180,8 @@ TEST_F(Report, keeps_the_columns_that_programs_know_in_their_order) {
             "kernel_size,acc,best_acc,execution,algorithm,device,precision,threads,isa,"
             "images_per_s,epochs,seed,params,avg_step,phases,peak_workspace,data,model,train_loss,"
             "test_loss,val_acc,seconds,state,reason,path,step,tags,note,avg_inference,"
-            "weight_bytes,ranks,avg_exchange,busy,cores_of_others,test_top5");
+            "weight_bytes,ranks,avg_exchange,busy,cores_of_others,test_top5,"
+            "test_iou");
 }
 
 TEST_F(Report, writes_latex) {

@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <string>
 
 #include "experiments/run_folder/run_summary.h"
@@ -22,6 +23,7 @@ struct SampleRun {
   double test_acc = 90;
   std::string config = "data:\n  batch_size: 64\n";  // in addition to name and seed
   int epochs = 2;
+  std::optional<double> test_iou = {};  // of a cat; that of a dog is half of it
 };
 
 // Writes a finished run with epochs.csv, metrics.jsonl and summary.json; returns its folder.
@@ -33,11 +35,13 @@ inline std::string write_run(const std::string& root, const SampleRun& run) {
       folder + "/status.json",
       "{\"state\": \"DONE\", \"reason\": \"\", \"exit_code\": 0, \"pid\": 1, \"host\": \"h\", "
       "\"heartbeat_unix\": 0, \"epoch\": 2, \"step\": 20}");
-  std::string epochs = "epoch,step,train_loss,train_acc,val_loss,val_acc,test_loss,test_acc\n";
+  std::string epochs = cat("epoch,step,train_loss,train_acc,val_loss,val_acc,test_loss,test_acc",
+                           run.test_iou ? ",test_iou\n" : "\n");
   std::string metrics;
   for (int epoch = 1; epoch <= run.epochs; ++epoch) {
-    epochs += cat(epoch, ",", 10 * epoch, ",", 2.0 / epoch, ",", 40 * epoch, ",,,", 1.5 / epoch,
-                  ",", run.test_acc - run.epochs + epoch, "\n");
+    epochs +=
+        cat(epoch, ",", 10 * epoch, ",", 2.0 / epoch, ",", 40 * epoch, ",,,", 1.5 / epoch, ",",
+            run.test_acc - run.epochs + epoch, run.test_iou ? cat(",", *run.test_iou) : "", "\n");
     metrics += cat("{\"step\":", 10 * epoch, ",\"split\":\"train\",\"loss\":", 2.0 / epoch,
                    ",\"acc\":50,\"lr\":0.1,\"images_per_s\":1000}\n");
   }
@@ -55,6 +59,10 @@ inline std::string write_run(const std::string& root, const SampleRun& run) {
   summary.avg_backward_mem = 3;
   summary.acc = run.test_acc;
   summary.epochs = run.epochs;
+  if (run.test_iou) {
+    summary.test_iou = 0.75 * *run.test_iou;
+    summary.test_class_iou = {{"cat", *run.test_iou}, {"dog", 0.5 * *run.test_iou}};
+  }
   write_text(folder + "/summary.json", to_json_text(summary));
   return folder;
 }

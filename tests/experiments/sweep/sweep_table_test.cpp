@@ -68,10 +68,10 @@ TEST(SweepTable, has_mean_and_deviation_over_the_seeds) {
             "execution,epochs,jobs,state,error,avg_forward_mem_std,avg_backward_mem_std,step,"
             "avg_inference,avg_inference_std,weight_bytes,weight_bytes_std,avg_forward_median,"
             "avg_forward_mad,avg_backward_median,avg_backward_mad,avg_inference_median,"
-            "avg_inference_mad,busy\n"
+            "avg_inference_mad,busy,test_iou,test_iou_std\n"
             "a,16,0.2,0.1,0.5,0,3,0,5,93,3.60555128,58.07,3,f32 dense,4,1,done,,0,0,,,,,,0.2,0.1,"
-            "0.5,0,,,0\n"
-            "b,16,0.2,0,0.5,0,3,0,5,50,0,,3,f32 dense,4,1,done,,0,0,,,,,,0.2,0,0.5,0,,,0\n");
+            "0.5,0,,,0,,\n"
+            "b,16,0.2,0,0.5,0,3,0,5,50,0,,3,f32 dense,4,1,done,,0,0,,,,,,0.2,0,0.5,0,,,0,,\n");
 }
 
 // One seed ran on a busy machine. Its time changes the mean and the standard deviation, but not the
@@ -204,7 +204,7 @@ TEST(SweepTable, shows_failed_and_missing_members_and_counts_the_seeds_that_it_h
   EXPECT_TRUE(rows[1]["acc_std"].is_null());  // a single value has no deviation
   outcomes[1] = {};
   EXPECT_NE(to_csv(sweep_table(small_plan(), outcomes))
-                .find("b,16,,,,,,,,,,,0,,,,missing,,,,,,,,,,,,,,,\n"),
+                .find("b,16,,,,,,,,,,,0,,,,missing,,,,,,,,,,,,,,,,,\n"),
             std::string::npos);
 }
 

@@ -8,7 +8,8 @@
 namespace convscope::testing {
 namespace {
 
-// Calls f(field) for every field of the struct except Evaluation::complete, which is not saved.
+// Calls f(field) for every number of the struct except Evaluation::complete, which is not saved,
+// and those of Evaluation::class_iou.
 template <class F>
 void each_field(TrainingState& s, F&& f) {
   for (std::int64_t* field :
@@ -22,7 +23,7 @@ void each_field(TrainingState& s, F&& f) {
     f(*field);
   }
   for (LossTotals* t : {&s.epoch_loss, &s.last_epoch, &s.window_loss}) {
-    f(t->loss_sum), f(t->images), f(t->correct);
+    f(t->loss_sum), f(t->images), f(t->correct), f(t->labels_per_image);
   }
   for (StepTotals* t : {&s.epoch_steps, &s.run_steps, &s.warmup_steps}) {
     f(t->steps), f(t->images), f(t->whole_steps), f(t->planned_steps), f(t->forward_s);
@@ -45,14 +46,18 @@ TEST(CheckpointFields, AllComeBack) {
   });
   // Each field of the struct takes eight bytes; a flag is padded to eight. If the number of fields
   // does not match the size of the struct, each_field() lacks a new field.
-  const double flags_not_saved = 2;
-  ASSERT_EQ(next + flags_not_saved, sizeof(TrainingState) / 8.0);
+  const double flags_not_saved = 2, vectors = 2 * sizeof(std::vector<double>) / 8.0;
+  ASSERT_EQ(next + flags_not_saved + vectors, sizeof(TrainingState) / 8.0);
+  saved.val.class_iou = {1.5, -1};
+  saved.test.class_iou = {2.5, 3.25, 100};
   save_checkpoint(path, *setup.model, setup.optimizer.get(), saved, "name: small\n");
   TrainingState back = load_checkpoint(path, *setup.model, setup.optimizer.get());
   std::vector<double> before, after;
   each_field(saved, [&](auto& field) { before.push_back(static_cast<double>(field)); });
   each_field(back, [&](auto& field) { after.push_back(static_cast<double>(field)); });
   EXPECT_EQ(before, after);
+  EXPECT_EQ(back.val.class_iou, saved.val.class_iou);
+  EXPECT_EQ(back.test.class_iou, saved.test.class_iou);
 }
 
 TEST(CheckpointFields, BuffersAndTheOptimisersStateComeBack) {

@@ -51,6 +51,26 @@ TEST(ClassCounts, MoreClassesThanTheMatrixHasStillHaveATopFive) {
   EXPECT_EQ(counts.top5_accuracy(), 100.0);
 }
 
+// Three pixels of an image: two of class 0, one of class 2. Predicted: 0, 1, 2.
+TEST(ClassCounts, IouIsTheShareOfTheUnionThatIsRight) {
+  Tensor scores = Tensor::zeros({1, 4, 1, 3}, DType::f32);
+  const std::vector<std::int64_t> predicted = {0, 1, 2};
+  for (std::int64_t i = 0; i < 3; ++i) {
+    scores.data<float>()[predicted[static_cast<std::size_t>(i)] * 3 + i] = 1;
+  }
+  ClassCounts counts;
+  counts.add(scores, labels_from({0, 0, 2}).reshape({1, 1, 3}));
+  EXPECT_EQ(counts.samples, 3);
+  // Class 1 is predicted once, but no pixel has it; class 3 does not occur.
+  EXPECT_EQ(counts.class_iou(), (std::vector<double>{50, 0, 100, -1}));
+  Evaluation result;
+  result.class_iou = counts.class_iou();
+  EXPECT_EQ(result.mean_iou(), 50) << "over the three classes that occur";
+  ClassCounts of_images;
+  of_images.add(Tensor::zeros({1, 4}, DType::f32), labels_from({3}));
+  EXPECT_TRUE(of_images.class_iou().empty());
+}
+
 TEST(ClassCounts, ARunWritesTheMatrixOfItsTestImages) {
   const TemporaryFolder root;
   TrainingSetup setup = small_setup(2);
