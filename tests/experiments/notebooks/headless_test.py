@@ -87,7 +87,9 @@ class Headless(unittest.TestCase):
                 ("14_where_nothing_is", "Tensor by_taps(", "sum += w[", "sum -= w[",
                  "by_taps should agree with reference"),
                 ("14_where_nothing_is", "neighbours_of(const SparseSites& sites) {", "tap % 3 - 1", "tap % 3",
-                 "both maps should be the same")):
+                 "both maps should be the same"),
+                ("15_three_ways_to_transpose", "Tensor flipped(", "z.r - 1 - r", "r",
+                 "by_zeros should agree with the gradient")):
             made = json.loads((NOTEBOOKS / f"{name}.ipynb").read_text())
             at = next(i for i, one in enumerate(made["cells"])
                       if one["cell_type"] == "code" and function in "".join(one["source"]))

@@ -20,6 +20,7 @@ PROGRAM = shutil.which("clang-repl-19")
 # Headers that cells of the course include, or that a reader may include, in addition to those of
 # notebook.h.
 HEADERS = ("layers/conv2d/conv2d.h", "layers/conv2d/algorithm.h", "layers/conv2d/shared/lesson.h",
+           "layers/conv_transpose2d/conv_transpose2d.h",
            "framework/autograd/variable.h", "layers/module.h", "optim/optimizer.h", "datasets/dataset.h",
            "layers/deform_conv2d/deform_conv2d.h", "layers/sparse_conv/algorithm.h", "layers/dispatch/run.h",
            "experiments/bench/sparse/cloud.h", "experiments/notebooks/show_sites.h")
