@@ -3,7 +3,6 @@
 // another library.
 #include <algorithm>
 
-#include "experiments/bench/baseline_library.h"
 #include "experiments/bench/contender.h"
 #include "experiments/bench/conv2d_bench.h"
 #include "experiments/check/check_algorithm.h"
@@ -11,6 +10,7 @@
 #include "experiments/cli/bench/bench_legend.h"
 #include "experiments/cli/bench/bench_remarks.h"
 #include "experiments/cli/command.h"
+#include "experiments/operators/baseline_option.h"
 #include "experiments/operators/bench_call.h"
 #include "experiments/operators/conv_sizes.h"
 #include "experiments/operators/operator_table.h"
@@ -96,8 +96,8 @@ class Conv2dBenchCall final : public BenchCallOf<Conv2dProblem> {
                    "only; on the CPU, layers with at most 4 channels take f32 images")
         ->type_name("TEXT");
     add_batch(app);
-    app.add_option("--baseline", baseline_name_, "another library to time, onednn");
-    app.add_former_name("--peer", "--baseline", baseline_name_);
+    baseline_.declare(app);
+    baseline_.declare_former(app);
   }
 
   void check() const override {
@@ -106,7 +106,7 @@ class Conv2dBenchCall final : public BenchCallOf<Conv2dProblem> {
           command(),
           "expected --shapes FILE, --problem n=8,c=64,... or --ladder NAME, got none of them");
     }
-    const bool names_more = algorithm_ != "all" || !baseline_name_.empty() || !precision_.empty() ||
+    const bool names_more = algorithm_ != "all" || baseline_.given() || !precision_.empty() ||
                             timing_.weights != "once";
     if (!ladder_.empty() && names_more) {
       fail_usage(
@@ -126,7 +126,7 @@ class Conv2dBenchCall final : public BenchCallOf<Conv2dProblem> {
           "got both");
     }
     check_timing_and_batch();
-    if (against_.asked() && (!ladder_.empty() || !baseline_name_.empty())) {
+    if (against_.asked() && (!ladder_.empty() || baseline_.given())) {
       fail_usage(
           command(),
           "expected --against without --ladder and --baseline because it compares the rows of two "
@@ -165,27 +165,17 @@ class Conv2dBenchCall final : public BenchCallOf<Conv2dProblem> {
     Conv2dBenchOptions options;
     static_cast<BenchSettings&>(options) = settings();
     options.algorithms = algorithms();
-    options.baseline = baseline_;
+    options.baseline = baseline_.get();
     return bench_conv2d(options, problem, direction, progress);
   }
 
   std::vector<BenchCase> cases() override {
-    if (!baseline_name_.empty()) {
-      baseline_ = &open_baseline(baseline_name_);
-      remark(age_remark(*baseline_));
-    }
+    baseline_.open();
     return BenchCallOf::cases();
   }
 
-  BenchReportSettings report() const override {
-    BenchReportSettings out = BenchCallOf::report();
-    if (baseline_ != nullptr) {
-      out.baseline_name = baseline_->name;
-      out.baseline_version = baseline_->version;
-    }
-    return out;
-  }
-  std::string legend() const override { return bench_legend(baseline_ != nullptr); }
+  BenchReportSettings report() const override { return baseline_.with_name(BenchCallOf::report()); }
+  std::string legend() const override { return bench_legend(baseline_.given()); }
 
   int time(BenchFiles& files, const std::vector<BenchCase>& cases) override {
     if (!ladder_.empty()) {
@@ -200,8 +190,8 @@ class Conv2dBenchCall final : public BenchCallOf<Conv2dProblem> {
     return BenchCallOf::time(files, cases);
   }
 
-  std::string ladder_, types_, baseline_name_;
-  const ConvscopeBaseline* baseline_ = nullptr;
+  std::string ladder_, types_;
+  BaselineOption baseline_;
 };
 
 }  // namespace

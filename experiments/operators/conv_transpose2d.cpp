@@ -2,7 +2,11 @@
 // conv_transpose2d.cpp: the transposed convolution in the commands.
 #include "layers/conv_transpose2d/conv_transpose2d.h"
 
+#include "experiments/bench/conv2d_bench.h"
 #include "experiments/check/reference_check.h"
+#include "experiments/cli/bench/bench_legend.h"
+#include "experiments/cli/command.h"
+#include "experiments/operators/baseline_option.h"
 #include "experiments/operators/bench_call.h"
 #include "experiments/operators/conv_sizes.h"
 #include "experiments/operators/operator_table.h"
@@ -44,11 +48,40 @@ class ConvTranspose2dBenchCall final : public BenchCallOf<ConvTranspose2dProblem
                      "n=8,c=64"}) {}
 
  private:
-  void add_options(CommandLine& app) override { add_batch(app); }
+  void add_options(CommandLine& app) override {
+    add_batch(app);
+    baseline_.declare(app);
+  }
+  void check() const override {
+    BenchCallOf::check();
+    if (against_.asked() && baseline_.given()) {
+      fail_usage(command(),
+                 "expected --against without --baseline because it compares the rows of two "
+                 "builds, got both");
+    }
+  }
+  // Times the convolution that computes this direction. A baseline computes it, too.
   ReportedGroup measure(const ConvTranspose2dProblem& problem, Direction direction,
                         const BenchProgress& progress) override {
-    return bench_operator(settings(), problem, direction, algorithms(), progress);
+    Conv2dBenchOptions options;
+    static_cast<BenchSettings&>(options) = settings();
+    for (const auto* algorithm : algorithms()) {
+      options.algorithms.push_back(&conv2d_algorithms(device().type).get(algorithm->name));
+    }
+    options.baseline = baseline_.get();
+    ReportedGroup out(bench_conv2d(options, problem.convolution(), exchanged(direction), progress));
+    out.problem = problem.text();
+    out.direction = direction;
+    return out;
   }
+  std::vector<BenchCase> cases() override {
+    baseline_.open();
+    return BenchCallOf::cases();
+  }
+  BenchReportSettings report() const override { return baseline_.with_name(BenchCallOf::report()); }
+  std::string legend() const override { return bench_legend(baseline_.given()); }
+
+  BaselineOption baseline_;
 };
 
 // Problems with one special property each. Every algorithm accepts one of them.

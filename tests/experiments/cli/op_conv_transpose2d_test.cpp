@@ -80,5 +80,26 @@ TEST(BenchConvTranspose2d, TimesAlgorithmsThatAreRight) {
   for (const auto& row : file["rows"]) EXPECT_EQ(row["status"], "ok") << row;
 }
 
+// The baseline is asked for the convolution that has the transposed one as a gradient.
+TEST(BenchConvTranspose2d, AsksABaselineForTheSameConvolution) {
+  setenv("CONVSCOPE_BASELINE_DIR", CONVSCOPE_BINARY_DIR "/bad_plugins/says", 1);
+  const Called called = call_program(
+      "bench conv_transpose2d --problem n=2,c=16,h=6,w=5,k=8,r=3,s=3,stride=2,pad=1,opad=1 "
+      "--algorithm direct --baseline onednn --min-time 0.001 --json -");
+  unsetenv("CONVSCOPE_BASELINE_DIR");
+  ASSERT_EQ(called.code, 0) << called.out << called.err;
+  const auto file = nlohmann::json::parse(called.out);
+  EXPECT_EQ(file["baseline"]["name"], "bad");
+  const std::map<std::string, int> directions = {
+      {"forward", 1}, {"backward_data", 0}, {"backward_weight", 2}};
+  ASSERT_EQ(file["refusals"].size(), 3u);
+  for (const auto& refusal : file["refusals"]) {
+    EXPECT_EQ(refusal["problem"],
+              "n=2,c=16,h=6,w=5,k=8,r=3,s=3,stride=2,pad=1,dilation=1,groups=1,opad=1");
+    EXPECT_EQ(refusal["reason"], cat("direction ", directions.at(refusal["direction"]),
+                                     " of x [2,8,12,10], y [2,16,6,5]"));
+  }
+}
+
 }  // namespace
 }  // namespace convscope::testing

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // bad_baseline.cpp: a plug-in with one mistake. The macro BAD_BASELINE names the mistake, and the
 // file is built once for each.
+#include <cstdio>
 #include <stdexcept>
 #include <string_view>
 
@@ -10,8 +11,11 @@ namespace {
 
 constexpr std::string_view kMistake = BAD_BASELINE;
 
-ConvscopeBaselineCase* create(const ConvscopeBaselineProblem*, int32_t,
-                              const ConvscopeBaselineInputs*, char*, size_t) {
+ConvscopeBaselineCase* create(const ConvscopeBaselineProblem* z, int32_t,
+                              const ConvscopeBaselineInputs*, char* reason, size_t bytes) {
+  std::snprintf(reason, bytes, "direction %d of x [%d,%d,%d,%d], y [%d,%d,%d,%d]", z->direction,
+                int(z->n), int(z->c), int(z->h), int(z->w), int(z->n), int(z->k), int(z->p),
+                int(z->q));
   return nullptr;
 }
 
@@ -25,7 +29,7 @@ ConvscopeBaseline table() {
   out.name = "bad";
   out.version = "1";
   out.device = "cpu";
-  out.variant_count = kMistake == "many_variants" ? 2'000'000'000 : 2;
+  out.variant_count = kMistake == "many_variants" ? 2'000'000'000 : kMistake == "says" ? 1 : 2;
   out.variants = kMistake == "no_variants" ? nullptr : variants;
   out.set_threads = [](int32_t) {};
   out.create = create;
