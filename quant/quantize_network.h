@@ -45,8 +45,10 @@ struct QuantConfig {
   std::int64_t w_bits = 8;
   std::int64_t a_bits = 8;
   std::int64_t first_last_bits = 8;
-  std::int64_t residual_bits = 8;     // of the operands of residual sums; 0: f32
-  bool per_channel = false;           // a step for each output channel of a weight
+  std::int64_t residual_bits = 8;  // of the operands of residual sums; 0: f32
+  // A step for each w[i] of a weight: for each output channel, or, in a conv_transpose2d, for each
+  // input channel.
+  bool per_channel = false;
   std::optional<StepRule> init = {};  // none: kAutoRule
   QuantStep step = QuantStep::log;
   double lr_scale = 1.0;     // of the steps' learning rate

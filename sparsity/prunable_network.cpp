@@ -100,6 +100,11 @@ class Walk {
           cat("'", part.name, "' of '", name, "' (", module.kind(), ") reads the same channels");
       return;
     }
+    if (module.kind() == "conv_transpose2d") {
+      out_.no_sequence_reason =
+          cat("'", name, "' (conv_transpose2d) has its input channels in the rows of its weight");
+      return;
+    }
     PrunableLayer layer = layer_of(name, module);
     shape_ = module.output_shape(shape_);
     layer.positions = layer.is_conv ? shape_[2] * shape_[3] : 1;

@@ -3,7 +3,8 @@
 // with a weight matrix [K, C R S]. If these layers form a sequence, it also says which layer reads
 // which outputs.
 //
-//   rows     K: filters of a convolution, units of a linear layer
+//   rows     K: filters of a convolution, units of a linear layer. In a transposed convolution the
+//            rows are its input channels: a network with one is not a sequence here
 //   columns  C R S: they form `inputs` groups of `span` neighbouring columns. Group c reads channel
 //            c of the preceding layer. Conv2d: inputs C, span R S. Linear after a flatten layer:
 //            inputs = channels of the flattened image, span H W.

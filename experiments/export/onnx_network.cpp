@@ -476,14 +476,14 @@ class Walk {
     node_with_bias("Conv", name, {x, weight_of(name, conv)}, attributes, 4);
   }
 
-  void pass_conv_transpose(const std::string& name, const ConvTranspose2d& layer) {
+  void pass_conv_transpose(const std::string& name, ConvTranspose2d& layer) {
     const ConvTranspose2dParams& params = layer.params();
-    std::vector<std::string> inputs{value_};
-    for (const char* part : {"weight", "bias"}) add_if_there(inputs, joined(name, part));
+    round(joined(name, "input"));
+    const std::string x = value_;
     std::vector<OnnxAttribute> attributes = conv_attributes(layer.kernel(), params.conv);
     attributes.push_back(
         {"output_padding", Integers{params.output_padding_h, params.output_padding_w}});
-    node("ConvTranspose", name, std::move(inputs), std::move(attributes));
+    node_with_bias("ConvTranspose", name, {x, weight_of(name, layer)}, std::move(attributes), 4);
   }
 
   void pass_pool(const std::string& name, const Pool2d& pool, const Shape& after) {

@@ -21,7 +21,8 @@ class ConvTranspose2dOp final : public Operation {
       : Operation(kOperation), params_(params), choices_(std::move(choices)) {}
 
   std::string text() const override {
-    return cat(kOperation, " ", chosen(Direction::forward).algorithm->name);
+    return cat(kOperation, " ", chosen(Direction::forward).algorithm->name,
+               is_half(problem_.dtype) ? cat("; operands in ", name_of(problem_.dtype)) : "");
   }
 
   TensorDesc bind(Graph& graph) override {
@@ -35,22 +36,31 @@ class ConvTranspose2dOp final : public Operation {
     };
     if (!graph.is_eager()) {
       if (problem_.is_empty()) graph.refuse("its batch has no samples");
-      // Checks read tensors, and half precision rounds its operands: eagerly.
-      if (std::ranges::any_of(kDirections, checks) || is_half(problem_.dtype)) {
-        throw SymbolicValue();
-      }
+      // Checks read tensors: eagerly.
+      if (std::ranges::any_of(kDirections, checks)) throw SymbolicValue();
     }
+    const WeightUse use = graph.is_eager() || graph.training() ? WeightUse::once : WeightUse::often;
     for (const Direction direction : kDirections) {
       if (!runs(graph, direction)) continue;
       chosen_[static_cast<std::size_t>(direction)] =
-          choices_->get(problem_, direction, graph.device(), WeightUse::once);
+          choices_->get(problem_, direction, graph.device(), use);
     }
     return {problem_.y_shape(), x.dtype};
   }
 
   void forward(Emitter& emitter) override {
+    rounded_[0] = rounded_[1] = kNoSlot;  // a compiled step emits twice
+    Slot prepared = kNoSlot;
+    if (!emitter.is_eager() && !emitter.graph().training()) {
+      // Once after each change of the weights.
+      emitter.prologue([&] { prepared = prepare_weights(emitter); });
+    }
+    const Tensor kept = prepared == kNoSlot ? Tensor() : emitter.use(prepared);
+    Operands operands;
+    operands.in = {x(emitter), kept.defined() ? Tensor() : w(emitter)};
     emit_in_type(emitter, problem_.dtype, {emitter.value(output())}, [&](const Emitter::Target& y) {
-      emit(emitter, Direction::forward, {.in = {x(emitter), w(emitter)}, .out = {y.tensor}});
+      operands.out[0] = y.tensor;
+      emit(emitter, Direction::forward, operands, kept);
     });
   }
 
@@ -100,11 +110,19 @@ class ConvTranspose2dOp final : public Operation {
   Tensor w(Emitter& emitter) {
     return rounded_operand(emitter, emitter.value(inputs[1]), problem_.dtype, rounded_[1]);
   }
+  // Rounds w in half precision. Returns the weights that the algorithm prepares, if it does.
+  Slot prepare_weights(Emitter& emitter) {
+    const Tensor weights = w(emitter);
+    const auto& algorithm = *chosen(Direction::forward).algorithm;
+    if (algorithm.prepared_size(problem_, Direction::forward) == 0) return kNoSlot;
+    return emit_preparation(emitter, algorithm, problem_, Direction::forward, weights);
+  }
   const Choice<ConvTranspose2dProblem>& chosen(Direction direction) const {
     return chosen_[static_cast<std::size_t>(direction)];
   }
-  void emit(Emitter& emitter, Direction direction, const Operands& operands) const {
-    emit_call(emitter, chosen(direction), problem_, direction, operands);
+  void emit(Emitter& emitter, Direction direction, const Operands& operands,
+            const Tensor& kept_weights = {}) const {
+    emit_call(emitter, chosen(direction), problem_, direction, operands, kept_weights);
   }
 
   ConvTranspose2dParams params_;
@@ -177,7 +195,8 @@ ConvTranspose2d::ConvTranspose2d(const Conv2dOptions& options, const ConvTranspo
 }
 
 Variable ConvTranspose2d::forward(const Variable& x) {
-  return with_bias(apply(std::make_unique<ConvTranspose2dOp>(params_, choices_), {x, weight_}),
+  const Variable input = transformed_input(x), w = transformed_weight(weight_, x.graph());
+  return with_bias(apply(std::make_unique<ConvTranspose2dOp>(params_, choices_), {input, w}),
                    bias_);
 }
 

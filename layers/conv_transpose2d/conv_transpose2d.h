@@ -11,7 +11,7 @@
 //             backward_weight with x and dy exchanged. A policy names the direction of this layer.
 // Gradients   dx is assigned, dw and db accumulate. Saved: x for dw, w for dx.
 // Precision   with bf16 or f16, x, w and dy are rounded to it; y and the gradients are rounded to
-//             it and returned as f32. A compiled step then runs the layer eagerly.
+//             it and returned as f32
 // Usage       Variable y = conv_transpose2d(x, w, b, {.stride_h = 2, .stride_w = 2});
 //             in a config: {type: conv_transpose2d, out_channels: 16, kernel_size: 2, stride: 2}
 // Paper       M. Zeiler, D. Krishnan, G. Taylor, R. Fergus: Deconvolutional Networks, CVPR 2010;
@@ -51,6 +51,8 @@ class CONVSCOPE_API ConvTranspose2d final : public Module {
   std::string kind() const override { return "conv_transpose2d"; }
   Variable forward(const Variable& x) override;
   Shape output_shape(const Shape& input) const override;
+  Variable weight() const override { return weight_; }
+  std::int64_t weight_groups() const override { return params_.conv.groups; }
   std::unique_ptr<OperatorUse> operator_use(const Shape& input) const override;
   const ConvTranspose2dParams& params() const { return params_; }
   Shape kernel() const { return {weight_.shape()[2], weight_.shape()[3]}; }

@@ -88,9 +88,15 @@ void emit_in_type(Emitter& emitter, DType type, const Emitter::Target& to, Emit&
   if (to.tensor.dtype() == type || emitter.is_learning()) return emit(to);
   const Slot slot = emitter.slot(to.tensor.shape(), type);
   emit(Emitter::Target{.tensor = emitter.use(slot)});
-  emitter.call([from = emitter.use(slot), to] {
-    if (to.accumulate) return accumulate(to.tensor, from.to(to.tensor.dtype()));
-    convert_kernel.get(from.device())(from, to.tensor);
+  if (!to.accumulate) {
+    return emitter.call([from = emitter.use(slot), to = to.tensor] {
+      convert_kernel.get(from.device())(from, to);
+    });
+  }
+  const Slot converted = emitter.slot(to.tensor.shape(), to.tensor.dtype());
+  emitter.call([from = emitter.use(slot), part = emitter.use(converted), to = to.tensor] {
+    convert_kernel.get(from.device())(from, part);
+    accumulate(to, part);
   });
 }
 

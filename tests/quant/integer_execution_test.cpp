@@ -224,6 +224,32 @@ TEST(IntegerExecution, AChainGivesTheBitsOfLayersThatStandAlone) {
   for (std::int64_t i = 0; i < left.numel(); ++i) EXPECT_EQ(left.at(i), right.at(i));
 }
 
+// A transposed convolution has no integer kernel: it stays fake between layers on codes.
+TEST(IntegerExecution, ATransposedConvolutionStaysFakeAmongLayersOnCodes) {
+  Options conv;
+  conv.set("out_channels", std::int64_t{32});
+  conv.set("kernel_size", std::int64_t{3});
+  const Shape shape{2, 32, 9, 9};
+  LayerContext context;
+  const auto network = build_layers({{.type = "conv2d", .name = "c1", .options = conv},
+                                     {.type = "relu", .name = "r1", .options = {}},
+                                     {.type = "conv_transpose2d", .name = "up", .options = conv},
+                                     {.type = "conv2d", .name = "c2", .options = conv}},
+                                    shape, context);
+  const Tensor x = normal(shape, DType::f32, 9);
+  calibrate(*network, bits(8, 8, true), x);
+  std::string text;
+  const Tensor codes = infer(*network, x, true, &text), fake = infer(*network, x, false);
+  EXPECT_NE(text.find("up  conv_transpose2d "), std::string::npos) << text;
+  EXPECT_NE(text.find("conv2d int8"), std::string::npos) << text;
+  double error = 0, size = 0;
+  for (std::int64_t i = 0; i < codes.numel(); ++i) {
+    error += std::pow(codes.at(i) - fake.at(i), 2);
+    size += std::pow(fake.at(i), 2);
+  }
+  EXPECT_LT(std::sqrt(error / size), 0.02) << text;
+}
+
 TEST(IntegerExecution, ResidualNetworksGiveNearlyTheLogitsOfFakeQuantisation) {
   // With residual_bits 0, the result of a block stays f32 in the residual sum, and is rounded to
   // codes only for the next layer.

@@ -3,6 +3,8 @@
 #include "quant/quantize_network.h"
 
 #include "framework/memory/memory.h"
+#include "framework/ops/elementwise.h"
+#include "layers/conv_transpose2d/conv_transpose2d.h"
 #include "layers/layer_types.h"
 #include "layers/losses/cross_entropy.h"
 #include "tests/support/expect_error.h"
@@ -82,6 +84,30 @@ TEST(QuantizeNetwork, GivesEachOutputChannelItsStep) {
   }
   EXPECT_EQ(steps, (std::map<std::string, std::int64_t>{
                        {"c1", 6}, {"c2", 16}, {"f3", 120}, {"f4", 84}, {"f5", 10}}));
+}
+
+TEST(QuantizeNetwork, RoundsInputAndWeightOfATransposedConvolution) {
+  LayerContext context;
+  Options options;
+  options.set("out_channels", std::int64_t{5});
+  options.set("kernel_size", std::int64_t{3});
+  options.set("stride", std::int64_t{2});
+  const auto network =
+      build_layers({{.type = "relu", .name = "r", .options = {}},
+                    {.type = "conv_transpose2d", .name = "up", .options = options}},
+                   {1, 3, 4, 6}, context);
+  apply_quantization(*network, {.first_last_bits = 3, .per_channel = true}, {});
+  EXPECT_EQ(summary(*network), "up:u3/s3");
+  const Tensor x = normal({2, 3, 4, 6}, DType::f32);
+  const Tensor got = network->forward(Variable(x)).value();
+  const std::vector<QuantizedTensor> quantizers = quantized_tensors(*network);
+  EXPECT_EQ(quantizers[1].quantizer->steps().numel(), 3);  // of each input channel
+  const auto parameters = network->parameters();
+  const Variable input = quantizers[0].quantizer->forward(relu(Variable(x)));
+  const Variable weight = quantizers[1].quantizer->forward(parameters[0].variable);
+  EXPECT_TRUE(same_bits(got, conv_transpose2d(input, weight, parameters[1].variable,
+                                              {.conv = {.stride_h = 2, .stride_w = 2}})
+                                 .value()));
 }
 
 TEST(QuantizeNetwork, EightBitsStayNearTheFloatNetwork) {

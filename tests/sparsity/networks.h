@@ -24,7 +24,7 @@ inline const bool on_one_thread = [] {
 
 inline LayerSpec layer(const std::string& type, const std::string& name, std::int64_t outputs = 0) {
   LayerSpec spec{.type = type, .name = name, .options = {}};
-  if (type == "conv2d") {
+  if (type == "conv2d" || type == "conv_transpose2d") {
     spec.options.set("out_channels", outputs);
     spec.options.set("kernel_size", std::int64_t{3});
   } else if (type == "linear") {

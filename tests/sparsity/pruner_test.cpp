@@ -141,6 +141,36 @@ TEST(Pruner, the_network_computes_with_the_masked_weights) {
   EXPECT_EQ(values_of(plain->forward(x).value()), masked);
 }
 
+TEST(Pruner, transposed_convolutions_are_pruned_like_the_others_but_not_by_whole_filters) {
+  const auto build = [] {
+    LayerContext context;
+    return build_layers(
+        {layer("conv2d", "c1", 4), layer("conv_transpose2d", "up", 6), layer("conv2d", "c2", 3)},
+        kImage, context);
+  };
+  const auto model = build(), plain = build();
+  Pruner pruner(*model, kImage, options_of({{"method", Text("magnitude")}, {"target", 0.6}}), 10,
+                1);
+  pruner.prune_now();
+  const std::vector<Tensor> masks = pruner.masks();
+  const PrunableNetwork network = prunable_network(*plain, kImage);
+  ASSERT_EQ(network.layers.size(), 3u);
+  for (std::size_t l = 0; l < masks.size(); ++l) {
+    EXPECT_GT(zeros_in(masks[l]), 0) << network.layers[l].name;
+    const Tensor w = network.layers[l].weight();
+    for (std::int64_t i = 0; i < w.numel(); ++i) {
+      w.data<float>()[i] *= masks[l].data<float>()[i];
+    }
+  }
+  const Variable x(random_tensor(kImage, 9));
+  EXPECT_EQ(values_of(plain->forward(x).value()), values_of(model->forward(x).value()));
+  EXPECT_ERROR(
+      ErrorKind::kConfig,
+      "cut the next layer too, got: 'up' (conv_transpose2d) has its input channels in the "
+      "rows of its weight",
+      Pruner(*build(), kImage, options_of({{"method", Text("filter")}, {"target", 0.5}}), 10, 1));
+}
+
 TEST(Pruner, dense_gradient_goes_on_training_pruned_weights) {
   for (const bool dense : {false, true}) {
     Training training({{"method", Text("magnitude")},

@@ -18,16 +18,17 @@ namespace convscope::testing {
 
 // Builds a network of `layers`, a flatten layer and a linear layer twice. Expects the same loss and
 // the same gradients from a compiled step and an eager step: the same bits, or errors of at most
-// `relative` times the largest element. Returns the operations of the compiled step.
+// `relative` times the largest element. Returns the operations of the compiled step. `place` gives
+// the device and the precision.
 inline std::string expect_compiled_like_eager(std::vector<LayerSpec> layers, const Shape& input,
-                                              const Conv2dPolicy& policy = {},
-                                              double relative = 0) {
+                                              const Conv2dPolicy& policy = {}, double relative = 0,
+                                              const LayerContext& place = {}) {
   Options classes;
   classes.set("out_features", std::int64_t{7});
   layers.push_back({.type = "flatten", .name = "flat", .options = {}});
   layers.push_back({.type = "linear", .name = "f", .options = classes});
   const auto network = [&] {
-    LayerContext context;
+    LayerContext context = place;
     context.seed = 5;
     context.conv_policy = [&](const std::string&) { return policy; };
     return build_layers(layers, input, context);
@@ -39,19 +40,19 @@ inline std::string expect_compiled_like_eager(std::vector<LayerSpec> layers, con
     ADD_FAILURE() << why;
     return "";
   }
-  const Tensor x = normal(input, DType::f32, 5);
-  const Tensor labels = Tensor::zeros({input[0]}, DType::i32);
+  const Tensor x = normal(input, DType::f32, 5).to(place.device);
+  const Tensor labels = Tensor::zeros({input[0]}, DType::i32, place.device);
   const Variable loss = softmax_cross_entropy(eager->forward(Variable(x)), labels);
   loss.backward();
   EXPECT_NEAR(plan->forward(x, labels), loss.value().item(), relative * loss.value().item());
   plan->backward();
   const auto a = compiled->parameters(), b = eager->parameters();
   for (std::size_t i = 0; i < a.size(); ++i) {
-    const Tensor &da = a[i].variable.grad(), &db = b[i].variable.grad();
-    if (!da.defined() || !db.defined()) {
+    if (!a[i].variable.grad().defined() || !b[i].variable.grad().defined()) {
       ADD_FAILURE() << a[i].name << " has no gradient";
       continue;
     }
+    const Tensor da = a[i].variable.grad().to(Device{}), db = b[i].variable.grad().to(Device{});
     double largest = 0;
     for (std::int64_t j = 0; j < db.numel(); ++j) largest = std::fmax(largest, std::abs(db.at(j)));
     EXPECT_GT(largest, 0) << a[i].name;

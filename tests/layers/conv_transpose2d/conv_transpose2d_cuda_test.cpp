@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "layers/conv_transpose2d/conv_transpose2d.h"
+#include "tests/support/compiled_step.h"
 #include "tests/support/cuda_like_cpu.h"
 
 namespace convscope {
@@ -57,6 +58,28 @@ TEST_F(ConvTranspose2dOnCuda, RoundsItsOperandsInHalfPrecision) {
       EXPECT_LE(error, 3 * unit * largest) << i;
       EXPECT_GT(error, unit * largest / 64) << i;
     }
+  }
+}
+
+// Both steps round the same operands. A sum in another order may round to the next number.
+TEST_F(ConvTranspose2dOnCuda, IsCompiledInHalfPrecision) {
+  Options up;
+  up.set("out_channels", std::int64_t{16});
+  up.set("kernel_size", std::vector<std::int64_t>{2});
+  up.set("stride", std::vector<std::int64_t>{2});
+  for (const auto& [precision, unit] :
+       {std::pair(ComputePrecision::bf16, 0x1p-8), std::pair(ComputePrecision::f16, 0x1p-11)}) {
+    LayerContext place;
+    place.device = testing::cuda();
+    place.precision = precision;
+    const std::string text = testing::expect_compiled_like_eager(
+        {{.type = "conv_transpose2d", .name = "up", .options = up},
+         {.type = "tanh", .name = "t", .options = {}},
+         {.type = "conv_transpose2d", .name = "up2", .options = up}},
+        {2, 16, 3, 3}, {}, 2 * unit, place);
+    EXPECT_NE(text.find("up  conv_transpose2d "), std::string::npos) << text;
+    EXPECT_NE(text.find("up2  conv_transpose2d "), std::string::npos) << text;
+    EXPECT_EQ(text.find("conv_transpose2d as a dynamic graph"), std::string::npos) << text;
   }
 }
 

@@ -186,6 +186,37 @@ TEST(ConvTranspose2d, IsCompiledWithTheSameBits) {
   EXPECT_NE(text.find("up  conv_transpose2d "), std::string::npos) << text;
 }
 
+// Algorithms that prepare weights do so when the weights change, not in each inference.
+TEST(ConvTranspose2d, InfersWithTheWeightsOfTheLastPreparation) {
+  Options up;
+  up.set("out_channels", std::int64_t{5});
+  up.set("kernel_size", std::vector<std::int64_t>{3});
+  int preparing = 0;
+  for (const auto& [name, algorithm] : algorithms()) {
+    LayerContext context;
+    context.conv_policy = [&](const std::string&) { return Conv2dPolicy{.forward = name}; };
+    const Shape input{2, 3, 6, 5};
+    const auto layer =
+        build_layers({{.type = "conv_transpose2d", .name = "up", .options = up}}, input, context);
+    const ConvTranspose2dProblem problem = conv_transpose2d_problem(input, {3, 5, 3, 3}, {});
+    if (!support_of(algorithm, problem, Direction::forward).yes) continue;
+    preparing += algorithm.prepared_size(problem, Direction::forward) > 0;
+    layer->eval();
+    std::string why;
+    const auto plan = StepPlan::make(*layer, input, PlanMode::inference, &why);
+    ASSERT_NE(plan, nullptr) << why;
+    const Tensor x = testing::normal(input, DType::f32, 1);
+    for (const double value : {0.5, -2.0}) {
+      layer->parameters()[0].variable.value().fill(value);
+      plan->prepare();
+      const NoGrad no_grad;
+      EXPECT_TRUE(testing::near(plan->infer(x), layer->forward(Variable(x)).value(), 1e-4, 0))
+          << name;
+    }
+  }
+  EXPECT_GE(preparing, 2);
+}
+
 TEST(ConvTranspose2d, NamesWhatIsExpected) {
   const Variable x(Tensor::zeros({1, 3, 4, 4})), w(Tensor::zeros({3, 2, 3, 3}));
   EXPECT_ERROR(ErrorKind::kInvalid,
