@@ -17,10 +17,14 @@ namespace convscope {
 namespace {
 
 // Layers in which every output channel depends only on the same input channel.
-constexpr std::array<std::string_view, 15> kKeepsChannelsApart = {"relu",
+constexpr std::array<std::string_view, 19> kKeepsChannelsApart = {"relu",
                                                                   "relu6",
                                                                   "tanh",
                                                                   "sigmoid",
+                                                                  "silu",
+                                                                  "hard_swish",
+                                                                  "gelu",
+                                                                  "layer_scale",
                                                                   "max_pool2d",
                                                                   "avg_pool2d",
                                                                   "adaptive_avg_pool2d",
@@ -82,7 +86,7 @@ class Walk {
       return;
     }
     if (dynamic_cast<LayerGraph*>(&module) != nullptr) {
-      out_.no_sequence_reason = "layers that name their inputs (from), which are branches";
+      out_.no_sequence_reason = "branches (layers that read other layers than the one before)";
       return;
     }
     const std::string& name = names_.at(&module);

@@ -47,7 +47,8 @@ void check_structured(const PrunableNetwork& network) {
     fail(ErrorKind::kConfig, "sparsity",
          cat("expected a chain of layers because filter and channel pruning cut the next layer "
              "too, got: ",
-             network.no_sequence_reason));
+             network.no_sequence_reason,
+             "; the methods magnitude, n_m, block and rigl prune every network"));
   }
   for (const PrunableLayer& layer : network.layers) {
     if (layer.groups == 1) continue;

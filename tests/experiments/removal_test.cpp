@@ -79,6 +79,25 @@ TEST(Removal, goes_on_as_the_masked_network_would_with_half_the_filters) {
   }
 }
 
+TEST(Removal, takes_layers_without_names_that_keep_channels_apart) {
+  const auto ended = [](const char* remove) {
+    const TemporaryFolder root;
+    std::string yaml = yaml_of(remove, kSgd);
+    const std::string model = "model: {type: lenet5}\n";
+    yaml.replace(yaml.find(model), model.size(),
+                 "layers: [{type: conv2d, out_channels: 8, kernel_size: 3, stride: 2}, "
+                 "{type: batch_norm2d}, {type: silu}, {type: layer_scale, init: 1}, {type: conv2d, "
+                 "out_channels: 8, kernel_size: 3, stride: 2}, {type: gelu}, {type: flatten}, "
+                 "{type: linear, out_features: 10, name: f5}]\n");
+    RunFolder folder = RunFolder::create(root.path(), "run", 1);
+    return run(setup_of(yaml), folder, false, 0);
+  };
+  const Ended masked = ended("false"), removed = ended("true");
+  EXPECT_LT(removed.summary.params, 0.6 * static_cast<double>(masked.summary.params));
+  ASSERT_EQ(removed.weights.size(), 10u);
+  for (std::size_t i = 0; i < 10; ++i) EXPECT_NEAR(removed.weights[i], masked.weights[i], 1e-5f);
+}
+
 TEST(Removal, interrupted_before_and_behind_it_ends_with_the_same_bits) {
   const std::string yaml = yaml_of("true", kSgd);
   const TemporaryFolder root;

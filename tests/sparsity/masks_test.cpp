@@ -37,7 +37,8 @@ TEST(PrunableNetwork, finds_who_reads_whose_channels) {
 }
 
 TEST(PrunableNetwork, every_activation_keeps_channels_apart) {
-  for (const char* const activation : {"relu", "relu6", "tanh", "sigmoid"}) {
+  for (const char* const activation :
+       {"relu", "relu6", "tanh", "sigmoid", "silu", "hard_swish", "gelu", "layer_scale"}) {
     LayerContext context;
     const auto model =
         build_layers({layer("conv2d", "c1", 4), layer(activation, "a"), layer("conv2d", "c2", 3)},
