@@ -39,9 +39,8 @@ struct Splits {
 
 // Checks that the config fits into memory; where the sizes of the data set are known in advance,
 // before it is loaded. Sets `memory` to the line for the log. Returns the data set.
-DatasetSplits load_checked(const ExperimentConfig& whole, const Share& share, std::string& memory) {
-  ExperimentConfig config = whole;  // as this process computes it
-  config.data.batch_size = images_at_once(whole.data.batch_size, share);
+DatasetSplits load_checked(const ExperimentConfig& config, const Share& share,
+                           std::string& memory) {
   const DatasetType& type = dataset_types().get(config.data.set);
   if (type.sizes && type.sample_shape) {
     const auto [train, test] = type.sizes(config.data.options);
@@ -50,7 +49,8 @@ DatasetSplits load_checked(const ExperimentConfig& whole, const Share& share, st
     memory = in_phase(ErrorKind::kConfig, [&, train = train, test = test] {
       return check_memory(config,
                           {train, test, sample, type.classes,
-                           type.label_shape ? type.label_shape(config.data.options) : Shape{}});
+                           type.label_shape ? type.label_shape(config.data.options) : Shape{}},
+                          share);
     });
     return type.load(config.data.options);
   }
@@ -59,7 +59,8 @@ DatasetSplits load_checked(const ExperimentConfig& whole, const Share& share, st
   memory = in_phase(ErrorKind::kConfig, [&] {
     return check_memory(config,
                         {loaded.train.size(), loaded.test.size(), loaded.train.sample_shape(),
-                         loaded.train.classes, loaded.train.label_shape()});
+                         loaded.train.classes, loaded.train.label_shape()},
+                        share);
   });
   return loaded;
 }

@@ -5,10 +5,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <vector>
 
 #include "datasets/loader.h"
 #include "experiments/config/build.h"
+#include "experiments/trainer/ranks/shared_training.h"
+#include "framework/int_math.h"
 #include "framework/memory/unbacked.h"
 #include "layers/plan/step_plan.h"
 #include "sparsity/mask.h"
@@ -28,7 +31,8 @@ std::int64_t bytes_of(std::int64_t images, const DataFacts& data) {
   return images * (data.sample.numel() + 4 * data.labels.numel());
 }
 
-void count_data(const ExperimentConfig& config, const DataFacts& data, MemoryNeed& need) {
+void count_data(const ExperimentConfig& config, const DataFacts& data, const Share& share,
+                MemoryNeed& need) {
   const DataConfig& of = config.data;
   const std::int64_t rest = data.train - of.val_split;
   const std::int64_t train = of.limit > 0 ? std::min(of.limit, rest) : rest;
@@ -40,10 +44,26 @@ void count_data(const ExperimentConfig& config, const DataFacts& data, MemoryNee
   if (of.val_split > 0) need.loading_bytes = loaded + bytes(data.train);
   if (of.limit > 0) need.loading_bytes = std::max(need.loading_bytes, loaded + bytes(train));
   need.data_bytes = bytes(train + of.val_split + data.test);
-  const LoaderOptions options{.batch_size = of.batch_size};
-  for (const std::int64_t images : {train, of.val_split, data.test}) {
-    if (images > 0) need.batches_bytes += loader_bytes(images, data.sample, data.labels, options);
+  const auto add_loader = [&](std::int64_t images, std::int64_t batch) {
+    if (images < 1) return;
+    need.batches_bytes += loader_bytes(images, data.sample, data.labels, {.batch_size = batch});
+  };
+  add_loader(train, ceil_div(of.batch_size, std::int64_t{share.size()}));
+  for (const std::int64_t images : {of.val_split, data.test}) add_loader(images, of.batch_size);
+}
+
+// Returns the bytes of the sums over the parts of a batch that a process computes in turn
+// (optim/gradient_exchange.h): one sum, or in a tree one of 1, 2, 4, ... parts.
+std::int64_t partial_sum_bytes(Module& model, const Share& share) {
+  const int sums = share.chunks == 1 ? 0
+                   : share.order == SumOrder::tree
+                       ? std::bit_width(static_cast<unsigned>(share.chunks)) - 1
+                       : 1;
+  std::int64_t bytes = 0;
+  for (const NamedParameter& p : model.parameters()) {
+    if (p.variable.requires_grad()) bytes += p.variable.value().size_bytes();
   }
+  return sums * bytes;
 }
 
 // Adds the pruning masks that the training uses. Returns the bytes for the values of pruned weights
@@ -75,33 +95,35 @@ ExperimentConfig without_blocks(ExperimentConfig config) {
   return config;
 }
 
-void count_network(const ExperimentConfig& given, const DataFacts& data, MemoryNeed& need) {
+void count_network(const ExperimentConfig& given, const DataFacts& data, const Share& share,
+                   MemoryNeed& need) {
   const UnbackedMemory nothing;
   const bool blocks = !given.sparsity.values().empty() &&
                       parse_sparsity(given.sparsity).execute == SparseExecution::sparse;
   const ExperimentConfig config = blocks ? without_blocks(given) : given;
   const Device device = config.device;
   const auto model = build_model(config, data.sample, data.classes);
-  const Shape input = batch_shape(config.data.batch_size, data.sample);
+  const Shape input = batch_shape(images_at_once(config.data.batch_size, share), data.sample);
   const std::int64_t held = add_masks(config, *model, input);
   need.network_bytes = nothing.live_bytes(device) + held;
   const auto optimizer = build_optimizer(config, *model);
   const LossType& loss = loss_types().get(config.train.loss);
   const auto plan = StepPlan::make(*model, input, PlanMode::training, nullptr, {}, true, loss);
   need.step_bytes = plan ? plan->memory().arena_bytes : 0;
-  need.update_bytes = nothing.live_bytes(device) - need.step_bytes - (need.network_bytes - held);
+  need.update_bytes = nothing.live_bytes(device) - need.step_bytes - (need.network_bytes - held) +
+                      partial_sum_bytes(*model, share);
   // A GPU keeps the recorded steps of training and evaluation at the same time; the CPU keeps the
   // compiled step of one of them.
   const bool records = device.type != DeviceType::cpu;
   model->eval();
+  const Shape whole = batch_shape(config.data.batch_size, data.sample);
   const auto evaluation = StepPlan::make(
-      *model, input, records ? PlanMode::evaluation : PlanMode::inference, nullptr, {}, true, loss);
+      *model, whole, records ? PlanMode::evaluation : PlanMode::inference, nullptr, {}, true, loss);
   if (!evaluation) return;
   need.evaluation_bytes = evaluation->memory().arena_bytes;
   if (!records) return;
-  const std::int64_t images = input.numel() * 4;
-  need.step_bytes += images;
-  need.evaluation_bytes += images;
+  need.step_bytes += input.numel() * 4;
+  need.evaluation_bytes += whole.numel() * 4;
   if (config.data.val_split > 0) need.evaluation_bytes *= 2;
 }
 
@@ -158,20 +180,20 @@ std::string MemoryNeed::text() const {
              planned(evaluation_bytes));
 }
 
-MemoryNeed memory_need(const ExperimentConfig& config, const DataFacts& data) {
+MemoryNeed memory_need(const ExperimentConfig& config, const DataFacts& data, const Share& share) {
   MemoryNeed need{.device = config.device};
-  count_data(config, data, need);
-  count_network(config, data, need);
+  count_data(config, data, share, need);
+  count_network(config, data, share, need);
   return need;
 }
 
-std::string check_memory(const ExperimentConfig& config, const DataFacts& data,
+std::string check_memory(const ExperimentConfig& config, const DataFacts& data, const Share& share,
                          const ControlGroups& groups) {
   const MemoryRoom host = host_memory_room(groups);
   MemoryNeed need{.device = config.device};
-  count_data(config, data, need);
+  count_data(config, data, share, need);
   try {
-    count_network(config, data, need);
+    count_network(config, data, share, need);
   } catch (const Error& error) {  // the address space is too small
     if (!std::string_view(error.what()).starts_with("[memory]")) throw;
     refuse(config, host, true, cat("more than the system's address space: ", error.what()), need);

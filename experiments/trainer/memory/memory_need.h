@@ -11,6 +11,7 @@
 #include <string>
 
 #include "experiments/config/experiment_config.h"
+#include "experiments/trainer/ranks/share.h"
 #include "framework/memory/memory_room.h"
 
 namespace convscope {
@@ -29,7 +30,7 @@ struct CONVSCOPE_API MemoryNeed {
   std::int64_t data_bytes = 0;        // on the CPU: the data set in training
   std::int64_t batches_bytes = 0;     // on the CPU: what the loaders prepare
   std::int64_t network_bytes = 0;     // on the device, like all below
-  std::int64_t update_bytes = 0;      // gradients, and the state of the optimiser
+  std::int64_t update_bytes = 0;      // gradients and their sums, and the state of the optimiser
   std::int64_t step_bytes = 0;        // a training step
   std::int64_t evaluation_bytes = 0;  // the evaluations
 
@@ -37,12 +38,14 @@ struct CONVSCOPE_API MemoryNeed {
   std::int64_t host_bytes() const;  // everything if the device is the CPU
   std::string text() const;         // "data set 5.4 MiB, batches 0.8 MiB, ..."
 };
-CONVSCOPE_API MemoryNeed memory_need(const ExperimentConfig& config, const DataFacts& data);
+// Computes the need of one process, which trains on its share of each batch.
+CONVSCOPE_API MemoryNeed memory_need(const ExperimentConfig& config, const DataFacts& data,
+                                     const Share& share);
 
 // Returns a line for the log. Throws Error of kind kConfig when the config can never fit into this
 // machine's memory. Throws Error of kind kUnavailable when the device has too little; another
 // device may have enough.
 CONVSCOPE_API std::string check_memory(const ExperimentConfig& config, const DataFacts& data,
-                                       const ControlGroups& groups = {});
+                                       const Share& share, const ControlGroups& groups = {});
 
 }  // namespace convscope

@@ -7,6 +7,7 @@
 
 #include <filesystem>
 
+#include "experiments/trainer/ranks/shared_training.h"
 #include "experiments/trainer/trainer.h"
 #include "framework/io/atomic_file.h"
 #include "framework/memory/memory.h"
@@ -35,6 +36,10 @@ DataFacts facts_of(const ExperimentConfig& config) {
   return {train, test, type.sample_shape(config.data.options), type.classes};
 }
 
+std::int64_t need_of(const ExperimentConfig& config) {
+  return memory_need(config, facts_of(config), share_of(config, nullptr)).host_bytes();
+}
+
 // Returns the allocator's peak in a whole run.
 std::int64_t peak_of_a_run(const ExperimentConfig& config) {
   const TemporaryFolder root;
@@ -60,10 +65,18 @@ TEST(MemoryNeed, IsThatOfTheRun) {
       {"model=null",
        "layers=[{type: flatten}, {type: linear, out_features: 3000}, {type: relu}, "
        "{type: linear, out_features: 10}]"},
+      // The weights are so large that the sums of gradients count.
+      {"model=null", "train.accumulate=4",
+       "layers=[{type: flatten}, {type: linear, out_features: 3000}, {type: relu}, "
+       "{type: linear, out_features: 10}]"},
+      {"model=null", "train={deterministic_ranks: true, rank_parts: 4, epochs: 1}",
+       "layers=[{type: flatten}, {type: linear, out_features: 3000}, {type: relu}, "
+       "{type: linear, out_features: 10}]"},
+      {"model={type: lenet5, kernel_size: 7}", "train.accumulate=8", "data.batch_size=512"},
   };
   for (const auto& overrides : cases) {
     const ExperimentConfig config = config_of(overrides);
-    const auto need = static_cast<double>(memory_need(config, facts_of(config)).host_bytes());
+    const auto need = static_cast<double>(need_of(config));
     const auto peak = static_cast<double>(peak_of_a_run(config));
     EXPECT_GT(need / peak, 0.85) << join(overrides) << ": " << need << " of " << peak;
     EXPECT_LT(need / peak, 1.15) << join(overrides) << ": " << need << " of " << peak;
@@ -77,15 +90,15 @@ TEST(MemoryNeed, IsRefusedWhereAControlGroupAllowsLess) {
   write_file(root / "own", "0::/job\n");
   const ExperimentConfig config = config_of({});
   const DataFacts facts = facts_of(config);
-  const std::int64_t need = memory_need(config, facts).host_bytes();
+  const std::int64_t need = need_of(config);
   write_file(root / "cgroup/job/memory.max", std::to_string(need));
-  EXPECT_NE(check_memory(config, facts, groups).find("memory: about"), std::string::npos);
+  EXPECT_NE(check_memory(config, facts, {}, groups).find("memory: about"), std::string::npos);
   write_file(root / "cgroup/job/memory.max", std::to_string(need - 1));
   EXPECT_ERROR(ErrorKind::kConfig,
                "that " + (root / "cgroup/job/memory.max") + " allows, got one that needs about",
-               check_memory(config, facts, groups));
+               check_memory(config, facts, {}, groups));
   EXPECT_ERROR(ErrorKind::kConfig, "; lower data.batch_size (128) or ",
-               check_memory(config, facts, groups));
+               check_memory(config, facts, {}, groups));
 }
 
 TEST(MemoryNeed, NamesTheKeyBehindTheLargestPart) {
@@ -96,7 +109,7 @@ TEST(MemoryNeed, NamesTheKeyBehindTheLargestPart) {
   write_file(root / "cgroup/memory.max", "1000000");
   const auto refused = [&](const std::vector<std::string>& overrides, const char* part) {
     const ExperimentConfig config = config_of(overrides);
-    EXPECT_ERROR(ErrorKind::kConfig, part, check_memory(config, facts_of(config), groups));
+    EXPECT_ERROR(ErrorKind::kConfig, part, check_memory(config, facts_of(config), {}, groups));
   };
   refused({"data.batch_size=1", "data.train_size=100000"}, "; lower data.train_size or ");
   refused({"data.batch_size=1", "model=null",
