@@ -140,7 +140,9 @@ Dataset random_images(const ExperimentConfig& config, const SampleInfo& sample,
   if (sample.shape.rank() == 2) {
     data.name = "random";
     data.classes = sample.classes;
-    data.labels = Tensor::zeros({count}, DType::i32);
+    Shape labels{count};
+  for (const std::int64_t size : sample.labels) labels.push_back(size);
+  data.labels = Tensor::zeros(labels, DType::i32);
     data.points = random_points(config, sample, count);
     return data;
   }
@@ -148,7 +150,9 @@ Dataset random_images(const ExperimentConfig& config, const SampleInfo& sample,
   data.classes = sample.classes;
   data.images =
       Tensor::empty({count, sample.shape[0], sample.shape[1], sample.shape[2]}, DType::u8);
-  data.labels = Tensor::zeros({count}, DType::i32);
+  Shape labels{count};
+  for (const std::int64_t size : sample.labels) labels.push_back(size);
+  data.labels = Tensor::zeros(labels, DType::i32);
   Generator random(1, 2);
   for (std::int64_t i = 0; i < data.images.numel(); ++i) {
     data.images.data<std::uint8_t>()[i] = static_cast<std::uint8_t>(random.below(256));
