@@ -20,6 +20,7 @@
 #include "framework/parallel.h"
 #include "framework/random.h"
 #include "layers/conv2d/select.h"
+#include "layers/conv_transpose2d/problem.h"
 #include "quant/quantize_network.h"
 #include "tests/support/call_program.h"
 #include "tests/support/kernel_tally.h"
@@ -76,6 +77,16 @@ KernelTally without_sites(const KernelTally& tally) {
   return out;
 }
 
+// Returns the direction and the problem that a kernel counts. A transposed convolution runs the
+// kernels of the convolution whose gradient it is: its forward is their backward_data.
+std::pair<std::string, std::string> as_counted(const std::string& direction,
+                                               const std::string& problem) {
+  if (problem.find(",opad=") == std::string::npos) return {direction, problem};
+  const auto of = std::ranges::find(kDirections, direction, [](Direction d) { return name_of(d); });
+  return {std::string(name_of(exchanged(*of))),
+          ConvTranspose2dProblem::parse(problem).convolution().text()};
+}
+
 // Returns the kernel runs that `explain` predicts for `times` steps of this config in the given
 // mode.
 KernelTally said_by(const Json& explained, const char* mode, std::int64_t times) {
@@ -89,9 +100,9 @@ KernelTally said_by(const Json& explained, const char* mode, std::int64_t times)
     for (const Json& kernel : step.at("kernels")) {
       const auto problem = problems.find(kernel.at("layer"));
       if (problem == problems.end()) continue;  // linear layers do not count themselves
-      const std::string layout = kernel.at("layout");
-      testing::add_said(tally, kernel.at("kernel"), kernel.at("direction"),
-                        in_layout(problem->second, layout), times);
+      const auto [direction, counted] = as_counted(kernel.at("direction"), problem->second);
+      testing::add_said(tally, kernel.at("kernel"), direction,
+                        in_layout(counted, kernel.at("layout")), times);
     }
   }
   return without_sites(tally);
@@ -140,9 +151,7 @@ Dataset random_images(const ExperimentConfig& config, const SampleInfo& sample,
   if (sample.shape.rank() == 2) {
     data.name = "random";
     data.classes = sample.classes;
-    Shape labels{count};
-  for (const std::int64_t size : sample.labels) labels.push_back(size);
-  data.labels = Tensor::zeros(labels, DType::i32);
+    data.labels = Tensor::zeros({count}, DType::i32);
     data.points = random_points(config, sample, count);
     return data;
   }
