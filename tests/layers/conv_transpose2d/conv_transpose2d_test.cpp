@@ -247,6 +247,19 @@ TEST(ConvTranspose2d, ParsesTheTextOfItsProblem) {
                ConvTranspose2dProblem::parse("n=1,c=2,h=3,w=3,k=4,stride=2,opad=1x"));
 }
 
+// This algorithm inserts zeros between the pixels of x, so its cost counts the products with them.
+TEST(ConvTranspose2d, CountsTheProductsWithInsertedZeros) {
+  for (const std::int64_t stride : {1, 2, 3}) {
+    ConvTranspose2dProblem problem =
+        ConvTranspose2dProblem::parse("n=64,c=32,h=7,w=7,k=16,r=3,s=3,pad=1");
+    problem.stride_h = problem.stride_w = stride;
+    problem.output_pad_h = problem.output_pad_w = stride - 1;
+    const double executed =
+        algorithms().at("direct_batch_lanes").cost(problem, Direction::forward).flops;
+    EXPECT_DOUBLE_EQ(executed / problem.nominal_flops(), static_cast<double>(stride * stride));
+  }
+}
+
 TEST(ConvTranspose2d, OffersNoAlgorithmOfIntegersOrPrunedWeights) {
   EXPECT_TRUE(algorithms().contains("im2col_gemm"));
   EXPECT_FALSE(algorithms().contains("int8_direct"));

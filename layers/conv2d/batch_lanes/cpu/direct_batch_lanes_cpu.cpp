@@ -218,8 +218,13 @@ Conv2dCost cost(const Conv2dProblem& problem, Direction direction) {
   const LaneTiling plan(problem, direction);
   const auto images = static_cast<double>(plan.groups * plan.z.lanes);
   const auto taps = static_cast<double>(problem.c * problem.r * problem.s);
-  const double flops = images * 2 * static_cast<double>(plan.z.weight_floats) *
-                       static_cast<double>(problem.p() * problem.q());
+  // With a stride, dx is a convolution of dy with zeros between its pixels: each pixel of dx costs
+  // all taps.
+  const bool inserts_zeros =
+      direction == Direction::backward_data && (problem.stride_h > 1 || problem.stride_w > 1);
+  const Index pixels = inserts_zeros ? problem.h * problem.w : problem.p() * problem.q();
+  const double flops =
+      images * 2 * static_cast<double>(plan.z.weight_floats) * static_cast<double>(pixels);
   // The estimate includes costs that the FLOPs do not show. A tile of few taps waits for its
   // stores. Weights larger than L2 are read again for every tile. If a vector holds several pixels,
   // the last vector of a row is not full, and some products at the borders of dx are wasted. In
