@@ -377,14 +377,23 @@ TEST(Onnx, WritesNormsActivationsAndResizesWithTheirOperators) {
 }
 
 TEST(Onnx, HasTransposedConvolutions) {
-  const auto network = network_of(
-      layers("{type: conv_transpose2d, name: up, out_channels: 4, kernel_size: [3, 2], "
-             "stride: [2, 3], padding: [1, 0, 0, 1], output_padding: [1, 2], groups: 2}"),
-      "", {2, 6, 7});
+  const std::string up = layers(
+      "{type: conv_transpose2d, name: up, out_channels: 4, kernel_size: [3, 2], stride: [2, 3], "
+      "padding: [1, 0, 0, 1], output_padding: [1, 2], groups: 2}");
+  const auto network = network_of(up, "", {2, 6, 7});
   const ProtobufMessage graph = graph_of(*network, {2, 6, 7});
   expect_whole(graph);
   EXPECT_EQ(attributes_of(graph, "up"),
             "kernel_shape=3,2 strides=2,3 pads=1,0,0,1 dilations=1,1 group=2 output_padding=1,2 ");
+  const auto rounded = network_of(up, "{w_bits: 4, a_bits: 3, per_channel: true}", {2, 6, 7});
+  const ProtobufMessage codes = graph_of(*rounded, {2, 6, 7});
+  expect_whole(codes);
+  const std::vector<std::string> lines = lines_of(codes);
+  EXPECT_EQ(lines[2],
+            "DequantizeLinear(up.weight.codes, up.weight.step, up.weight.zero) -> up.weight");
+  EXPECT_EQ(lines[3], "ConvTranspose(up.input, up.weight) -> up.sums");
+  EXPECT_EQ(lines[4], "Add(up.sums, up.bias) -> up");
+  EXPECT_EQ(constant_of(codes, "up.weight.step").sizes, std::vector<std::int64_t>{2});
 }
 
 TEST(Onnx, RefusesWhatItCannotSay) {
