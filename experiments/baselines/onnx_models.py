@@ -39,6 +39,17 @@ MODELS = {
     "mobilenet_v1 cifar": "model={type: mobilenet_v1, stem: cifar}",
     "mobilenet_v2": "model={type: mobilenet_v2, stem: imagenet}",
     "mobilenet_v2 cifar": "model={type: mobilenet_v2, stem: cifar}",
+    "resnet50": "model={type: resnet50, stem: cifar}",
+    "googlenet": "model={type: googlenet, stem: cifar}",
+    "densenet121": "model={type: densenet121, stem: cifar}",
+    "efficientnet_b0": "model={type: efficientnet_b0, stem: cifar}",
+    "convnext_tiny": "model={type: convnext_tiny, stem: cifar}",
+    "branches": "layers=[{type: conv2d, name: a, out_channels: 8, kernel_size: 3, padding: 1}, {type: batch_norm2d, "
+                "name: norm}, {type: relu, name: r}, {type: split, name: s, sizes: [3, 5]}, {type: conv2d, name: b, "
+                "from: s.0, out_channels: 5, kernel_size: 1}, {type: batch_norm2d, name: norm_b}, {type: mul, name: m, "
+                "from: [norm_b, s.1]}, {type: add, name: sum, from: [m, b]}, {type: concat, from: [sum, r]}, "
+                "{type: conv_transpose2d, out_channels: 4, kernel_size: 2, stride: 2}, {type: flatten}, {type: linear, "
+                "out_features: 10}]",
     "other layers": "layers=[{type: conv2d, out_channels: 12, kernel_size: 3, stride: 2}, {type: layer_norm}, "
                     "{type: gelu}, {type: upsample, scale: 1.5, mode: bilinear}, {type: group_norm, groups: 3}, "
                     "{type: silu}, {type: squeeze_excitation}, {type: upsample, scale: 2}, "

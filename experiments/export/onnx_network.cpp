@@ -343,25 +343,75 @@ class Walk {
     node("GlobalAveragePool", name + ".means", {x});
     shape_ = {images[0], images[1], 1, 1};
     for (const NamedModule& part : module.modules()) {
-      if (part.module != &module) pass(*part.module);
+      const bool is_child = !part.name.empty() && part.name.find('.') == std::string::npos;
+      if (is_child) pass(*part.module);  // not the quantisers and masks of a child
     }
     node("Sigmoid", name + ".sigmoid", {value_});
     shape_ = images;
     node("Mul", name, {x, value_});
   }
 
-  // A batch norm in a branch stays a node, because another layer may read the convolution, too.
+  // Returns the batch norm of each convolution that it folds into, because nothing else reads the
+  // convolution. Such a batch norm itself has the value null.
+  std::map<const Module*, BatchNorm2d*> folded_norms(const LayerGraph& graph) const {
+    const std::vector<LayerGraph::Entry>& entries = graph.entries();
+    std::vector<int> readers(entries.size() + 1);  // of the input, then of each layer
+    for (const LayerGraph::Entry& entry : entries) {
+      for (const LayerSource& source : entry.sources) ++readers[source.value];
+    }
+    std::map<const Module*, BatchNorm2d*> out;
+    for (const LayerGraph::Entry& entry : entries) {
+      const std::size_t read = entry.sources[0].value;
+      if (read == 0 || readers[read] != 1) continue;
+      Module& before = *entries[read - 1].layer;
+      if (!folds(before, *entry.layer)) continue;
+      out[&before] = static_cast<BatchNorm2d*>(entry.layer.get());
+      out[entry.layer.get()] = nullptr;
+    }
+    return out;
+  }
+
   void pass_graph(const LayerGraph& graph) {
     struct Result {
       std::string value;
       Shape shape;
     };
+    const auto folded = folded_norms(graph);
     graph.pass<Result>({{value_, shape_}}, [&](const auto& entry, std::vector<Result> inputs) {
+      Module& layer = *entry.layer;
       value_ = inputs[0].value;
       shape_ = inputs[0].shape;
-      inputs.size() == 1 ? pass(*entry.layer) : pass_join(*entry.layer, inputs);
+      if (layer.kind() == "split") return pass_split<Result>(layer);
+      const auto norm = folded.find(&layer);
+      if (norm == folded.end()) {
+        inputs.size() == 1 ? pass(layer) : pass_join(layer, inputs);
+      } else if (norm->second != nullptr) {
+        pass_folded(static_cast<Conv2d&>(layer), *norm->second);
+      }
       return std::vector<Result>{{value_, shape_}};
     });
+  }
+
+  template <class Result>
+  std::vector<Result> pass_split(Module& layer) {
+    const std::string& name = names_.at(&layer);
+    std::vector<Result> out;
+    std::vector<std::string> values;
+    Integers channels;
+    for (const Shape& shape : layer.output_shapes({shape_})) {
+      values.push_back(cat(name, ".", out.size()));
+      channels.push_back(shape[1]);
+      out.push_back({values.back(), shape});
+    }
+    const std::string x = value_;
+    graph_.nodes.push_back({"Split",
+                            name,
+                            {x, integers(name + ".sizes", channels)},
+                            std::move(values),
+                            {{"axis", std::int64_t{1}}}});
+    value_ = out[0].value;
+    shape_ = out[0].shape;
+    return out;
   }
 
   template <class Result>

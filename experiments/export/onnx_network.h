@@ -16,8 +16,7 @@
 //   others      Resize (upsample), Reshape and Transpose (channel shuffle); squeeze-and-excitation
 //               by its formula
 //   residual    Add, Relu where the block ends in one
-//   joins       Add, Mul, Concat, of layers that name their inputs. In such a network a batch norm
-//               is not folded
+//   branches    Add, Mul, Concat, Split. A batch norm is folded if only it reads the convolution
 //   flatten     Flatten;  dropout and stochastic depth: nothing, because they have no effect in
 //               eval mode
 //   masks       pruned weights are 0 in the constants
