@@ -48,6 +48,7 @@ class Walk {
   }
   std::vector<Target> targets;
   std::vector<Block> blocks;
+  bool has_branches = false;
 
  private:
   void visit(Module& module) {
@@ -80,6 +81,7 @@ class Walk {
 
   // A layer may read negative values if one of its inputs may be negative.
   void visit_graph(const LayerGraph& graph) {
+    has_branches = true;
     struct Sign {
       bool may_be_negative;
     };
@@ -137,6 +139,12 @@ void apply_quantization(Module& network, const QuantConfig& config, Device devic
   const Walk walk(network);
   const std::vector<Target>& targets = walk.targets;
   check_names(config, targets);
+  const std::int64_t usual = QuantConfig{}.residual_bits;
+  if (walk.has_branches && config.residual_bits != 0 && config.residual_bits != usual) {
+    fail(ErrorKind::kConfig, "quant.residual_bits",
+         cat("expected ", usual, " (the default) or 0 because the sums of branches stay f32, got ",
+             config.residual_bits));
+  }
   const auto quantizer = [&](std::int64_t bits, bool is_signed, std::int64_t channels = -1) {
     const bool is_weight = channels >= 0;
     QuantizerOptions out;

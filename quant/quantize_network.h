@@ -8,7 +8,8 @@
 //             residual_bits, for body, shortcut and the addend x. The result of a shortcut with
 //             layers is rounded, too. The result of the body is not rounded, because integer
 //             execution keeps it in 32 bits. A layer that reads the block's input with the same
-//             number of bits does not round again. With residual_bits 0 the sums stay f32
+//             number of bits does not round again. With residual_bits 0 the sums stay f32, as
+//             those of a LayerGraph always do
 // Signs       weights are signed. An input is unsigned when its producer is never negative: relu,
 //             relu6, sigmoid, a residual block that ends in relu or adds two such values, and
 //             pooling, dropout or flatten after such layers. Other inputs, such as the images, are
