@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 
+#include "experiments/config/arithmetic.h"
 #include "experiments/config/resolve.h"
 #include "experiments/run_folder/user_words.h"
 #include "framework/registry.h"
@@ -43,13 +44,15 @@ std::string near_text(const std::string& word, const std::vector<std::string>& k
   return known.empty() ? "" : cat(" (known: ", join(known), ")");
 }
 
+using Parameters = std::map<std::string, Node>;
+
 // Where the entries of one list are: the top level, or one use of a block.
 struct Scope {
-  std::string path;                    // "layers"
-  std::string prefix;                  // of the names of its layers: "b.0."
-  std::map<std::string, Node> values;  // of the block's parameters
-  std::vector<std::string> inputs;     // names of the inputs of a block
-  std::vector<std::string> users;      // the blocks around the entries, the outermost one first
+  std::string path;                 // "layers"
+  std::string prefix;               // of the names of its layers: "b.0."
+  Parameters values;                // of the block's parameters
+  std::vector<std::string> inputs;  // names of the inputs of a block
+  std::vector<std::string> users;   // the blocks around the entries, the outermost one first
   std::map<std::string, std::string> ends = {};  // the last layer of each block used so far
 };
 
@@ -89,6 +92,13 @@ class Lister {
                           describe(entry.value)));
       }
       for (const Node::Entry& parameter : entry.value.entries) {
+        if (!is_parameter_name(parameter.key)) {
+          mistakes_.add(parameter.origin,
+                        cat(path,
+                            ".parameters: expected a name of letters, digits and _ that does "
+                            "not begin with a digit, got '",
+                            printable(parameter.key), "'"));
+        }
         if (std::ranges::count(kKeysOfUse, parameter.key) == 0) continue;
         mistakes_.add(parameter.origin,
                       cat(path, ".parameters: expected another name because '", parameter.key,
@@ -112,8 +122,10 @@ class Lister {
       ListedLayer entry{layers.items[i], cat(scope.path, ".", i)};
       Node& node = entry.node;
       if (node.kind == Node::Kind::map) {
-        fill_in(node, scope);
+        const std::size_t mistakes = mistakes_.count();
+        fill_in(node, scope.values, scope.users.empty());
         const bool is_block = node.find("block") != nullptr;
+        if (is_block && mistakes_.count() > mistakes) continue;  // others would follow from these
         const Node::Entry* const type = node.find(is_block ? "block" : "type");
         const std::string word = type != nullptr ? type->value.text : "layer";
         const int number = ++count_of_type[word];
@@ -137,7 +149,7 @@ class Lister {
   }
 
   void check_own_name(const Node::Entry& name) {
-    if (name.value.text.starts_with("$")) return;  // reported by fill_in()
+    if (is_expression(name.value)) return;  // reported by fill_in()
     try {
       check_word(name.value.text, "_-", "because dots join the names of blocks and layers");
     } catch (const Error& error) {
@@ -145,21 +157,26 @@ class Lister {
     }
   }
 
-  // Replaces $parameter by its value.
-  void fill_in(Node& node, const Scope& scope) {
-    for (Node& item : node.items) fill_in(item, scope);
-    for (Node::Entry& entry : node.entries) fill_in(entry.value, scope);
-    if (node.kind != Node::Kind::scalar || node.quoted || !node.text.starts_with("$")) return;
-    const auto value = scope.values.find(node.text.substr(1));
-    if (value != scope.values.end()) {
-      node = value->second;
-      return;
+  // Replaces expressions by their values.
+  void fill_in(Node& node, const Parameters& values, bool is_top_level) {
+    for (Node& item : node.items) fill_in(item, values, is_top_level);
+    for (Node::Entry& entry : node.entries) fill_in(entry.value, values, is_top_level);
+    if (!is_expression(node)) return;
+    const auto parameter = [&](const std::string& name) -> const Node& {
+      const auto value = values.find(name);
+      if (value != values.end()) return value->second;
+      std::vector<std::string> known;
+      for (const auto& [other, unused] : values) known.push_back("$" + other);
+      fail(ErrorKind::kConfig, "config",
+           cat("unknown parameter '$", printable(name), "'",
+               is_top_level ? ", because only a block has parameters"
+                            : near_text("$" + name, known)));
+    };
+    try {
+      node = value_of_expression(node, parameter);
+    } catch (const Error& error) {
+      mistakes_.add(node.origin, sentence_of(error));
     }
-    std::vector<std::string> known;
-    for (const auto& [name, unused] : scope.values) known.push_back("$" + name);
-    mistakes_.add(node.origin, cat("unknown parameter '", printable(node.text), "'",
-                                   scope.users.empty() ? ", because only a block has parameters"
-                                                       : near_text(node.text, known)));
   }
 
   // Makes `from` a list of whole names. The first layer of a block reads the block's inputs.
@@ -303,16 +320,19 @@ class Lister {
     return &layers->value;
   }
 
-  // Returns the values of the parameters: those given, else the defaults.
-  std::map<std::string, Node> values_of(const Node& node, const std::string& block) {
-    std::map<std::string, Node> out;
+  // Returns the values of the parameters: those given, else the defaults, which may use the
+  // parameters before them.
+  Parameters values_of(const Node& node, const std::string& block) {
+    Parameters out;
     std::vector<std::string> known;
     const Node::Entry* const parameters = blocks_->find(block)->value.find("parameters");
     for (std::size_t i = 0; parameters != nullptr && i < parameters->value.entries.size(); ++i) {
       const Node::Entry& parameter = parameters->value.entries[i];
       known.push_back(parameter.key);
       const Node::Entry* const own = node.find(parameter.key);
-      out[parameter.key] = own != nullptr ? own->value : parameter.value;
+      Node value = own != nullptr ? own->value : parameter.value;
+      if (own == nullptr) fill_in(value, out, /*is_top_level=*/false);
+      out[parameter.key] = std::move(value);
       if (own == nullptr && parameter.value.kind == Node::Kind::null) {
         mistakes_.add(node.origin,
                       cat("missing parameter '", parameter.key, "' of the block '", block, "'"));

@@ -5,13 +5,14 @@
 //     branch:
 //       parameters: {width: 8}
 //       layers:
-//         - {type: conv2d, name: c, out_channels: $width, kernel_size: 1}
+//         - {type: conv2d, name: c, out_channels: $width * 2, kernel_size: 1}
 //         - {type: relu}
 //   layers:
 //     - {block: branch, name: b, width: 16, repeat: 2}   # b.0.c, b.0.relu_1, b.1.c, b.1.relu_1
 //
-// Inside of a block, `from` names layers of the block. `input` are its inputs, `input.1` the second
-// one. Outside, `from: b` is the last layer of the block, `from: b.0` that of its first repetition.
+// Values may be computed from the parameters (arithmetic.h). Inside of a block, `from` names layers
+// of the block. `input` are its inputs, `input.1` the second one. Outside, `from: b` is the last
+// layer of the block, `from: b.0` that of its first repetition.
 #pragma once
 
 #include <string>

@@ -237,7 +237,7 @@ void list_block_keys(std::vector<ConfigKey>& out) {
   add_key(out, "layers[].repeat", OptionType::integer,
           "with block: how often its layers follow each other; their names are <name>.0.<layer>");
   add_key(out, "blocks.<block>.parameters", OptionType::texts,
-          "map of parameters to defaults (null: none), written as $parameter in the layers");
+          "map of parameters to defaults (null: none); layers use $parameter or $parameter * 2");
   add_key(out, "blocks.<block>.layers", OptionType::texts,
           "list of layers, as in 'layers'; input = the inputs of the block");
 }

@@ -202,6 +202,62 @@ INSTANTIATE_TEST_SUITE_P(
              "exp.yaml:2:27: error: blocks.b.parameters: expected another name because 'name' is a "
              "key of each entry that uses a block"}));
 
+// Returns the case of an expression in a block whose parameters are mode = tanh and width = 4.
+Case expression_case(const char* what, const std::string& expression, const std::string& sentence) {
+  return {what,
+          with_block("      - {type: test_layer, size: " + expression + "}\n",
+                     "  - {block: b, mode: tanh, repeat: 2}\n"),
+          "exp.yaml:6:34: error: " + sentence};
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Arithmetic, ConfigMistake,
+    ::testing::Values(
+        expression_case("unknown parameter", "2 * $widht",
+                        "unknown parameter '$widht'; did you mean '$width'?"),
+        expression_case("remainder", "$width / 3",
+                        "expected a division without a remainder in '$width / 3', got 4 / 3; "
+                        "4 / 3.0 is a real number"),
+        expression_case("division by zero", "1 / ($width - 4)",
+                        "expected a divisor other than 0 in '1 / ($width - 4)', got 1 / 0"),
+        expression_case("overflow", "9223372036854775807 + $width",
+                        "expected a result that 64 bits hold in '9223372036854775807 + $width', "
+                        "got 9223372036854775807 + 4"),
+        expression_case("overflow of a division", "(-9223372036854775807 - $width / 4) / -1",
+                        "expected a result that 64 bits hold in '(-9223372036854775807 - $width / "
+                        "4) / -1', got 0 - -9223372036854775808"),
+        expression_case("overflow of a real number", "1e308 * 10 * $width",
+                        "expected a finite result in '1e308 * 10 * $width', got 1.0e+308 * 10"),
+        expression_case("text", "$width + $mode",
+                        "expected a number as '$mode' in '$width + $mode', got 'tanh'"),
+        expression_case("missing operand", "$width *",
+                        "expected a number, a $parameter or '(' in '$width *', got its end"),
+        expression_case("missing operator", "$width 2",
+                        "expected one of + - * / in '$width 2', got '2'"),
+        expression_case("missing bracket", "($width", "expected ')' in '($width', got its end"),
+        expression_case("text around a parameter", "conv_$width",
+                        "expected a number, a $parameter or '(' in 'conv_$width', got "
+                        "'conv_$width'; write \"conv_$width\" if text is meant"),
+        expression_case("number that YAML 1.1 reads as another", "010 + $width",
+                        "expected a number in '010 + $width', got '010'"),
+        expression_case("long expression", std::string(200, '(') + "$width",
+                        "expected an expression of at most 200 characters, got 206"),
+        expression_case("result that the layer refuses", "4 - $width",
+                        "blocks.b.layers.0.size: expected at least 1, got 0"),
+        Case{"repetitions", with_block(kBlockOfOne, "  - {block: b, mode: x, repeat: 2 * $n}\n"),
+             "exp.yaml:8:33: error: unknown parameter '$n', because only a block has parameters"},
+        Case{"default that uses a later parameter",
+             cat(kData,
+                 "blocks: {b: {parameters: {n: $m * 2, m: 1}, layers: [{type: relu}]}}\n"
+                 "layers: [{block: b}]\n"),
+             "exp.yaml:2:30: error: unknown parameter '$m'"},
+        Case{"name that no expression can hold",
+             cat(kData,
+                 "blocks: {b: {parameters: {n-1: 2}, layers: [{type: relu}]}}\n"
+                 "layers: [{type: relu}]\n"),
+             "exp.yaml:2:27: error: blocks.b.parameters: expected a name of letters, digits and _ "
+             "that does not begin with a digit, got 'n-1'"}));
+
 // A block of blocks may stand for more layers than memory holds.
 TEST(ConfigMistakes, BlocksOfBlocksAreLimited) {
   std::string yaml = cat(kData, "blocks:\n  b0: {layers: [{type: relu}]}\n");

@@ -52,6 +52,11 @@ inline std::vector<FuzzTarget> config_targets() {
            // Base configs are only extended.
            if (!name.starts_with("base_") && !is_sweep(text)) out.push_back(text);
          }
+         out.push_back(
+             "data: {set: mnist}\n"
+             "blocks: {b: {parameters: {n: 4, m: $n * 2}, layers: [{type: dropout, p: -(1 - 0.5) + "
+             "$n / 8.0}, {type: conv2d, out_channels: 2e0*$m-1, kernel_size: [$m / $n, 3]}]}}\n"
+             "layers: [{block: b, repeat: 2}]\n");
          return out;
        }},
       {"sweep",

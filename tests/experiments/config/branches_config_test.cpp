@@ -77,6 +77,32 @@ TEST(Blocks, ReadOtherBlocksAndHaveSeveralInputs) {
                 "t.1.sigmoid_2 sigmoid of ", "add_2 add of t.0.sigmoid_2, t.1.sigmoid_2"}));
 }
 
+TEST(Blocks, ComputeWithTheirParameters) {
+  const ExperimentConfig config = parsed(
+      "blocks:\n"
+      "  inner: {parameters: {n: null, p: 0.25, kind: relu}, layers: [\n"
+      "    {type: $kind, name: begin}, {type: upsample, name: up, size: [$n, $n / 2 - 1]},\n"
+      "    {type: dropout, name: drop, p: $p * 2}]}\n"
+      "  b: {parameters: {w: 8, wide: $w * 4, n: 6}, layers: [\n"
+      "    {type: conv2d, name: a, out_channels: $wide, kernel_size: ($n - 3) / 3},\n"
+      "    {type: conv2d, name: b, out_channels: 2*$w-$n/-2 + 1, kernel_size: 1},\n"
+      "    {type: conv2d, name: c, out_channels: 64 / $w / 2 - 1 - 1, kernel_size: 1},\n"
+      "    {type: conv2d, name: d, out_channels: -(1 - $w), kernel_size: 1},\n"
+      "    {block: inner, name: i, n: $n * 2, p: $n / 24.0, repeat: $w / 4}]}\n"
+      "layers:\n"
+      "  - {block: b, name: b}\n");
+  std::vector<std::int64_t> channels;
+  for (int i = 0; i < 4; ++i) {
+    channels.push_back(config.model.layers.at(i).options.integer("out_channels"));
+  }
+  EXPECT_EQ(channels, (std::vector<std::int64_t>{32, 20, 2, 7}));
+  EXPECT_EQ(config.model.layers[0].options.integers("kernel_size"), std::vector<std::int64_t>{1});
+  ASSERT_EQ(config.model.layers.size(), 10u);
+  EXPECT_EQ(config.model.layers[8].name, "b.i.1.up");
+  EXPECT_EQ(config.model.layers[8].options.integers("size"), (std::vector<std::int64_t>{12, 5}));
+  EXPECT_EQ(config.model.layers[9].options.number("p"), 0.5);
+}
+
 // The resolved config of a run has the layers without blocks.
 TEST(Blocks, AResolvedConfigIsTheSameNetwork) {
   for (const char* name : {"synthetic_inception_small", "synthetic_residual_blocks"}) {
@@ -144,6 +170,19 @@ TEST(Branches, QuantisedNetworksRunOnIntegers) {
   }
 }
 
+TEST(Branches, RefuseBitsForSumsThatStayFloat) {
+  const auto build = [](const char* bits) {
+    return build_model(
+        config_of("synthetic_residual_blocks", {cat("quant={residual_bits: ", bits, "}")}), kSample,
+        10);
+  };
+  EXPECT_ERROR(ErrorKind::kConfig,
+               "[quant.residual_bits] expected 8 (the default) or 0 because the sums of branches "
+               "stay f32, got 4",
+               build("4"));
+  EXPECT_FALSE(quantized_tensors(*build("0")).empty());
+}
+
 // relu makes the operands of the concat unsigned, so the quantiser of its reader has no sign.
 TEST(Branches, SignsPassThroughJoins) {
   const auto signs = [](const std::string& second) {
@@ -172,8 +211,10 @@ TEST(Branches, WeightsArePrunedAndChannelsAreNot) {
     return build_pruner(config, *network, nullptr, kSample, 10);
   };
   EXPECT_NE(pruner("magnitude"), nullptr);
-  EXPECT_ERROR(ErrorKind::kConfig, "got: layers that name their inputs (from), which are branches",
-               pruner("filter"));
+  EXPECT_ERROR(
+      ErrorKind::kConfig,
+      "got: branches (layers that read other layers than the one before); the methods magnitude",
+      pruner("filter"));
 }
 
 TEST(Branches, AreExportedToOnnx) {
@@ -200,6 +241,48 @@ TEST(Branches, AreExportedToOnnx) {
             (std::vector<std::string>{"Relu images -> a", "Tanh images -> b", "Mul a, b -> m.1",
                                       "Mul m.1, images -> m", "Flatten m -> flatten_1",
                                       "Gemm flatten_1, f.weight, f.bias -> logits"}));
+}
+
+// A batch norm is folded if nothing else reads its convolution: that of a, but not that of b.
+TEST(Branches, AreExportedToOnnxWithSplitsAndFoldedBatchNorms) {
+  const auto network = build_model(
+      parsed("layers:\n  - {type: conv2d, name: a, out_channels: 4, kernel_size: 1}\n"
+             "  - {type: conv2d, name: b, from: input, out_channels: 4, kernel_size: 1}\n"
+             "  - {type: batch_norm2d, name: norm_a, from: a}\n"
+             "  - {type: batch_norm2d, name: norm_b, from: b}\n"
+             "  - {type: add, name: sum, from: [norm_a, norm_b, b]}\n"
+             "  - {type: split, name: s, sizes: [1, 3]}\n"
+             "  - {type: mul, name: m, from: s}\n  - {type: flatten}\n"
+             "  - {type: linear, name: f, out_features: 10}\n"),
+      kSample, 10);
+  const OnnxGraph graph = onnx_network(*network, kSample, "net", {.fold_batch_norm = true});
+  EXPECT_EQ(graph.folded, 1);
+  std::vector<std::string> lines;
+  for (const auto& node : graph.nodes) {
+    lines.push_back(cat(node.op, " ", join(node.inputs), " -> ", join(node.outputs)));
+  }
+  EXPECT_EQ(lines, (std::vector<std::string>{
+                       "Conv images, a.weight, a.bias -> a", "Conv images, b.weight, b.bias -> b",
+                       "BatchNormalization b, norm_b.weight, norm_b.bias, norm_b.running_mean, "
+                       "norm_b.running_var -> norm_b",
+                       "Add a, norm_b -> sum.1", "Add sum.1, b -> sum", "Constant  -> s.sizes",
+                       "Split sum, s.sizes -> s.0, s.1", "Mul s.0, s.1 -> m",
+                       "Flatten m -> flatten_1", "Gemm flatten_1, f.weight, f.bias -> logits"}));
+}
+
+// The quantisers of fc1 and fc2 are modules inside of the layer, but no layers.
+TEST(Branches, QuantisedSqueezeAndExcitationIsExportedToOnnx) {
+  const auto network = build_model(
+      parsed("quant: {calibration_batches: 1}\n"
+             "layers: [{type: conv2d, out_channels: 8, kernel_size: 3}, {type: relu}, "
+             "{type: squeeze_excitation}, {type: flatten}, {type: linear, out_features: 10}]\n"),
+      kSample, 10);
+  network->forward(Variable(normal({4, 1, 28, 28}, DType::f32, 4)));
+  int quantisers = 0;
+  for (const auto& node : onnx_network(*network, kSample, "net").nodes) {
+    quantisers += node.op == "QuantizeLinear" ? 1 : 0;
+  }
+  EXPECT_EQ(quantisers, 4);  // of the inputs of conv2d, fc1, fc2 and linear
 }
 
 TEST(Branches, TheProgramTrainsResumesEvaluatesAndPlots) {
