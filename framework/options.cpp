@@ -28,6 +28,11 @@ std::string f32_refusal(double number) {
              rounded == 0 ? "smaller" : "larger", " one, got ", real_text(number));
 }
 
+std::string real_refusal(const OptionField& field, double number) {
+  const std::string refusal = range_refusal(field, number, number);
+  return refusal.empty() ? f32_refusal(number) : refusal;
+}
+
 }  // namespace
 
 std::string_view name_of(OptionType type) {
@@ -42,6 +47,8 @@ std::string_view name_of(OptionType type) {
       return "text";
     case OptionType::integers:
       return "an integer or a list of integers";
+    case OptionType::numbers:
+      return "a list of numbers";
     case OptionType::texts:
       return "a list of words";
   }
@@ -58,6 +65,11 @@ std::string to_text(const OptionValue& value) {
     std::string operator()(const std::vector<std::int64_t>& v) const {
       std::vector<std::string> words;
       for (std::int64_t x : v) words.push_back(std::to_string(x));
+      return "[" + join(words) + "]";
+    }
+    std::string operator()(const std::vector<double>& v) const {
+      std::vector<std::string> words;
+      for (double x : v) words.push_back(real_text(x));
       return "[" + join(words) + "]";
     }
     std::string operator()(const std::vector<std::string>& v) const { return "[" + join(v) + "]"; }
@@ -109,6 +121,9 @@ const std::string& Options::text(std::string_view name) const {
 const std::vector<std::int64_t>& Options::integers(std::string_view name) const {
   return typed<std::vector<std::int64_t>>(*this, name, OptionType::integers);
 }
+const std::vector<double>& Options::numbers(std::string_view name) const {
+  return typed<std::vector<double>>(*this, name, OptionType::numbers);
+}
 const std::vector<std::string>& Options::texts(std::string_view name) const {
   return typed<std::vector<std::string>>(*this, name, OptionType::texts);
 }
@@ -134,8 +149,7 @@ std::string refusal_of(const OptionField& field, const OptionValue& value) {
       }
       const auto* real = std::get_if<double>(&value);
       if (real == nullptr) return wrong_type();
-      const std::string refusal = range_refusal(field, value, *real);
-      return refusal.empty() ? f32_refusal(*real) : refusal;
+      return real_refusal(field, *real);
     }
     case OptionType::text: {
       const auto* whole = std::get_if<std::int64_t>(&value);
@@ -157,6 +171,15 @@ std::string refusal_of(const OptionField& field, const OptionValue& value) {
       if (list == nullptr) return wrong_type();
       for (std::int64_t entry : *list) {
         const std::string refusal = range_refusal(field, entry, static_cast<double>(entry));
+        if (!refusal.empty()) return refusal;
+      }
+      return "";
+    }
+    case OptionType::numbers: {
+      const auto* list = std::get_if<std::vector<double>>(&value);
+      if (list == nullptr) return wrong_type();
+      for (double entry : *list) {
+        const std::string refusal = real_refusal(field, entry);
         if (!refusal.empty()) return refusal;
       }
       return "";

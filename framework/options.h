@@ -16,12 +16,13 @@
 
 namespace convscope {
 
-enum class OptionType { boolean, integer, number, text, integers, texts };
+enum class OptionType { boolean, integer, number, text, integers, numbers, texts };
 CONVSCOPE_API std::string_view name_of(OptionType type);
 
 // std::monostate is YAML's null: the key has no value.
-using OptionValue = std::variant<std::monostate, bool, std::int64_t, double, std::string,
-                                 std::vector<std::int64_t>, std::vector<std::string>>;
+using OptionValue =
+    std::variant<std::monostate, bool, std::int64_t, double, std::string, std::vector<std::int64_t>,
+                 std::vector<double>, std::vector<std::string>>;
 CONVSCOPE_API std::string to_text(const OptionValue& value);  // as written in YAML
 
 struct OptionField {
@@ -49,6 +50,7 @@ class CONVSCOPE_API Options {
   double number(std::string_view name) const;  // also converts integers
   const std::string& text(std::string_view name) const;
   const std::vector<std::int64_t>& integers(std::string_view name) const;
+  const std::vector<double>& numbers(std::string_view name) const;
   const std::vector<std::string>& texts(std::string_view name) const;
   const std::map<std::string, OptionValue, std::less<>>& values() const { return values_; }
 

@@ -77,7 +77,7 @@ int evaluate_target(const EvalArguments& arguments) {
              "for, got none",
              arguments.split == "val" ? " (data.val_split is 0)" : ""));
   }
-  Evaluator evaluator(*setup.model, *loader, setup.device, setup.plan, *setup.loss);
+  Evaluator evaluator(*setup.model, *loader, setup.device, setup.plan, setup.loss);
   const Evaluation result = in_phase(ErrorKind::kRun, [&] { return evaluator.run(); });
   std::fputs(fmt::format("split {}  images {}  accuracy {:.2f} %  loss {:.6g}  epoch {}  step {}\n",
                          arguments.split, result.images, result.accuracy, result.loss, state.epoch,

@@ -32,6 +32,21 @@ Json docs_of(const Registry<Entry>& table) {
   return out;
 }
 
+// Returns the formulas of the losses, followed by the options and their defaults.
+Json docs_of_losses() {
+  Json out = docs_of(loss_types());
+  for (const auto& [name, type] : loss_types().entries()) {
+    std::vector<std::string> options;
+    for (const OptionField& field : type.fields) {
+      const bool none = std::holds_alternative<std::monostate>(field.default_value);
+      options.push_back(none ? field.name : cat(field.name, ": ", to_text(field.default_value)));
+    }
+    if (options.empty()) continue;
+    out[name] = cat(type.doc, " {", join(options), "}");
+  }
+  return out;
+}
+
 Json algorithms_of(const std::string& operation, DeviceType device) {
   Json out = Json::object();
   for (const AlgorithmFacts& one : operator_table().get(operation).algorithms(device)) {
@@ -82,7 +97,7 @@ Json facts() {
   out["layers"] = docs_of(layer_types());
   out["datasets"] = docs_of(dataset_types());
   out["optimizers"] = docs_of(optimizer_types());
-  out["losses"] = docs_of(loss_types());
+  out["losses"] = docs_of_losses();
   out["schedules"] = docs_of(schedule_types());
   return out;
 }

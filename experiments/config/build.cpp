@@ -136,12 +136,27 @@ void check_execution(const ExperimentConfig& config, bool has_rows) {
   }
 }
 
+// Fails when an option of a loss does not have one number for each class.
+void check_losses(const ExperimentConfig& config, int classes) {
+  for (const LossTerm& term : config.train.loss) {
+    for (const auto& [name, value] : term.options.values()) {
+      const auto* const numbers = std::get_if<std::vector<double>>(&value);
+      if (numbers == nullptr || std::ssize(*numbers) == classes) continue;
+      fail(ErrorKind::kConfig, term.place.empty() ? "train.loss" : "config",
+           cat(term.place, term.place.empty() ? "" : "train.loss: ", "expected ", classes,
+               " numbers of ", name, " because the data set has ", classes, " classes, got ",
+               numbers->size()));
+    }
+  }
+}
+
 }  // namespace
 
 std::shared_ptr<Module> build_model(const ExperimentConfig& config, const Shape& sample_shape,
                                     int classes) {
   backend_of(config.device);  // fails when the device is not available
   check_precision(config);
+  check_losses(config, classes);
   if (sample_shape.rank() != 3 && sample_shape.rank() != 2) {
     fail(ErrorKind::kData, "model",
          cat("expected images [C,H,W] or points [M,D+C], got ", sample_shape));

@@ -70,13 +70,17 @@ void join_name_with_dots(std::vector<std::string>& path) {
   path = joined;
 }
 
-// `conv.per_layer.c1: NAME` sets all directions; an override may then replace one direction.
-bool can_become_map(const std::string& walked) { return walked.starts_with("conv.per_layer."); }
-void replace_by_directions(Node& node) {
+// Some blocks have a short form: one value instead of a map. An override of one key needs the map.
+// `conv.per_layer.c1: NAME` sets all directions, `train.loss: NAME` is the type of the loss.
+// Returns the keys that have the value, or nothing for other blocks.
+std::vector<std::string> keys_of_short_form(const std::string& walked, const Node& node) {
+  if (walked.starts_with("conv.per_layer.")) return {"forward", "backward_data", "backward_weight"};
+  if (walked == "train.loss" && node.kind == Node::Kind::scalar) return {"type"};
+  return {};
+}
+void replace_by_map(Node& node, const std::vector<std::string>& keys) {
   Node map = empty_map(node.origin);
-  for (const char* direction : {"forward", "backward_data", "backward_weight"}) {
-    map.entries.push_back({direction, node.origin, node});
-  }
+  for (const std::string& key : keys) map.entries.push_back({key, node.origin, node});
   node = std::move(map);
 }
 
@@ -201,7 +205,10 @@ void assign(Node& root, std::string_view dotted_path, const Origin& origin, Node
       return;
     }
     if (here->kind == Node::Kind::null) *here = empty_map(origin);
-    if (here->kind == Node::Kind::list && can_become_map(walked)) replace_by_directions(*here);
+    if (here->kind != Node::Kind::map) {
+      const std::vector<std::string> keys = keys_of_short_form(walked, *here);
+      if (!keys.empty()) replace_by_map(*here, keys);
+    }
     if (here->kind == Node::Kind::list) {
       std::size_t index = 0;
       const char* end = path[i].data() + path[i].size();
@@ -220,9 +227,6 @@ void assign(Node& root, std::string_view dotted_path, const Origin& origin, Node
       }
       entry->origin = origin;
       here = &entry->value;
-    } else if (can_become_map(walked)) {
-      replace_by_directions(*here);
-      --i;
     } else {
       mistakes.add(origin, cat("expected '", walked, "' to be a map, got ", describe(*here)));
       return;

@@ -107,14 +107,13 @@ struct OptimConfig {
 struct TrainConfig {
   std::int64_t epochs = 10;
   std::int64_t eval_every = 1;  // epochs between evaluations; the last epoch is always evaluated
-  std::string loss = kDefaultLoss;  // a name in loss_types()
+  std::vector<LossTerm> loss = {{}};  // a loss, or a weighted sum
   bool plan = true;             // steps are compiled once and replayed where the network allows it
   std::int64_t accumulate = 1;  // micro-batches of a batch
   // Options for training on several processes (trainer/ranks/share.h).
   bool deterministic_ranks = false;
   std::int64_t rank_parts = 4;
   double bucket_mib = 4;
-  bool operator==(const TrainConfig&) const = default;
 };
 
 struct CheckpointConfig {

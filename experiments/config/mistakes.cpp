@@ -8,6 +8,22 @@
 #include "framework/registry.h"
 
 namespace convscope::config {
+namespace {
+
+// Returns the types for which the block has the key: "mnist" for block "data" and key "root",
+// because of "data[mnist].root".
+std::vector<std::string> types_with(const std::string& block, const std::string& key) {
+  std::vector<std::string> out;
+  for (const ConfigKey& known : config_keys()) {
+    const std::size_t open = known.path.find('['), close = known.path.find("].");
+    if (close == std::string::npos || open + 1 == close) continue;
+    if (known.path.substr(0, open) != block || known.path.substr(close + 2) != key) continue;
+    out.push_back(known.path.substr(open + 1, close - open - 1));
+  }
+  return out;
+}
+
+}  // namespace
 
 std::string Origin::prefix() const {
   const std::string name = source == nullptr ? "config" : *source;
@@ -71,6 +87,53 @@ std::string sentence_of(const Error& error) {
   const std::string text = error.what();
   const std::size_t end = text.find("] ");
   return end == std::string::npos ? text : text.substr(end + 2);
+}
+
+std::string joined(const std::string& path, const std::string& key) {
+  return path.empty() ? key : path + "." + key;
+}
+
+std::string hint_for(const Node::Entry& entry, const std::string& path,
+                     const std::vector<std::string>& known) {
+  if (entry.key.size() <= 64) {
+    const std::string near = nearest_word(entry.key, known);
+    if (!near.empty()) {
+      return cat("; did you mean '", entry.origin.is_dotted ? joined(path, near) : near, "'?");
+    }
+    const std::vector<std::string> owners = types_with(path, entry.key);
+    if (!owners.empty()) {
+      return cat("; it belongs to ", join(owners), " (known here: ", join(known), ")");
+    }
+    std::string elsewhere;  // a known key in the wrong block
+    for (const ConfigKey& key : config_keys()) {
+      if (key.field.name != entry.key || key.path.find('[') != std::string::npos) continue;
+      if (!elsewhere.empty()) return cat(" (known: ", join(known), ")");
+      elsewhere = key.path;
+    }
+    if (!elsewhere.empty()) return cat("; did you mean '", elsewhere, "'?");
+  }
+  return cat(" (known: ", join(known), ")");
+}
+
+const Origin& blamed(const Node& block, const std::string& sentence) {
+  const auto names = [&](const std::string& key) {
+    constexpr std::string_view kLetters = "abcdefghijklmnopqrstuvwxyz_";
+    for (std::size_t at = sentence.find(key); at != std::string::npos;
+         at = sentence.find(key, at + 1)) {
+      const std::size_t end = at + key.size();
+      const bool begins = at == 0 || kLetters.find(sentence[at - 1]) == std::string_view::npos;
+      const bool ends =
+          end == sentence.size() || kLetters.find(sentence[end]) == std::string_view::npos;
+      if (begins && ends) return true;
+    }
+    return false;
+  };
+  const Origin* out = nullptr;
+  for (const Node::Entry& entry : block.entries) {
+    const Origin& origin = entry.value.origin;
+    if (names(entry.key) && (out == nullptr || origin.layer >= out->layer)) out = &origin;
+  }
+  return out != nullptr ? *out : block.origin;
 }
 
 }  // namespace convscope::config

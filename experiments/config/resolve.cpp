@@ -20,38 +20,11 @@
 namespace convscope::config {
 namespace {
 
-std::string joined(const std::string& path, const std::string& key) {
-  return path.empty() ? key : path + "." + key;
-}
-
 const OptionField* field_named(const std::vector<OptionField>& fields, std::string_view name) {
   for (const OptionField& field : fields) {
     if (field.name == name) return &field;
   }
   return nullptr;
-}
-
-// Returns the origin to report for an error sentence about a block. If the sentence names keys of
-// the block, returns the origin of their latest value; otherwise returns the origin of the block.
-const Origin& blamed(const Node& block, const std::string& sentence) {
-  const auto names = [&](const std::string& key) {
-    constexpr std::string_view kLetters = "abcdefghijklmnopqrstuvwxyz_";
-    for (std::size_t at = sentence.find(key); at != std::string::npos;
-         at = sentence.find(key, at + 1)) {
-      const std::size_t end = at + key.size();
-      const bool begins = at == 0 || kLetters.find(sentence[at - 1]) == std::string_view::npos;
-      const bool ends =
-          end == sentence.size() || kLetters.find(sentence[end]) == std::string_view::npos;
-      if (begins && ends) return true;
-    }
-    return false;
-  };
-  const Origin* out = nullptr;
-  for (const Node::Entry& entry : block.entries) {
-    const Origin& origin = entry.value.origin;
-    if (names(entry.key) && (out == nullptr || origin.layer >= out->layer)) out = &origin;
-  }
-  return out != nullptr ? *out : block.origin;
 }
 
 class Resolver {
@@ -69,7 +42,7 @@ class Resolver {
     if (const Node* node = top.map_at("quant")) read_quant(*node);
     if (const Node* node = top.map_at("sparsity")) read_sparsity(*node);
     read_optim(top.map_at("optim"), root);
-    read_block(top, "train", train_keys(), config_.train);
+    read_train(top);
     read_block(top, "checkpoint", checkpoint_keys(), config_.checkpoint);
     read_block(top, "log", log_keys(), config_.log);
     read_early_stop(top);
@@ -116,7 +89,7 @@ class Resolver {
       for (const Node::Entry& entry : node_.entries) {
         if (known_.contains(entry.key)) continue;
         owner_.mistakes_.add(entry.origin, cat("unknown key '", printable(joined(path_, entry.key)),
-                                               "'", owner_.hint(entry, path_, known)));
+                                               "'", hint_for(entry, path_, known)));
       }
     }
 
@@ -130,41 +103,6 @@ class Resolver {
     std::set<std::string> known_;
     bool all_allowed_ = false;
   };
-
-  // Returns the types for which the block has the key: "mnist" for block "data" and key "root",
-  // because of "data[mnist].root".
-  static std::vector<std::string> types_with(const std::string& block, const std::string& key) {
-    std::vector<std::string> out;
-    for (const ConfigKey& known : config_keys()) {
-      const std::size_t open = known.path.find('['), close = known.path.find("].");
-      if (close == std::string::npos || open + 1 == close) continue;
-      if (known.path.substr(0, open) != block || known.path.substr(close + 2) != key) continue;
-      out.push_back(known.path.substr(open + 1, close - open - 1));
-    }
-    return out;
-  }
-
-  std::string hint(const Node::Entry& entry, const std::string& path,
-                   const std::vector<std::string>& known) const {
-    if (entry.key.size() <= 64) {
-      const std::string near = nearest_word(entry.key, known);
-      if (!near.empty()) {
-        return cat("; did you mean '", entry.origin.is_dotted ? joined(path, near) : near, "'?");
-      }
-      const std::vector<std::string> owners = types_with(path, entry.key);
-      if (!owners.empty()) {
-        return cat("; it belongs to ", join(owners), " (known here: ", join(known), ")");
-      }
-      std::string elsewhere;  // a known key in the wrong block
-      for (const ConfigKey& key : config_keys()) {
-        if (key.field.name != entry.key || key.path.find('[') != std::string::npos) continue;
-        if (!elsewhere.empty()) return cat(" (known: ", join(known), ")");
-        elsewhere = key.path;
-      }
-      if (!elsewhere.empty()) return cat("; did you mean '", elsewhere, "'?");
-    }
-    return cat(" (known: ", join(known), ")");
-  }
 
   void refuse_sweep(Map& top) {
     const Node::Entry* sweep = top.take("sweep");
@@ -379,6 +317,51 @@ class Resolver {
       for (const Node::Entry& entry : layers[i].node.entries) {
         config_.origins[cat("layers.", i, ".", entry.key)] = entry.value.origin.comment();
       }
+    }
+  }
+
+  void read_train(Map& top) {
+    const Node* const node = top.map_at("train");
+    if (node == nullptr) return;
+    Map map(*this, *node, "train");
+    read_keys(map, train_keys(), config_.train);
+    if (const Node::Entry* loss = map.take("loss")) read_loss(loss->value);
+    map.refuse_the_rest();
+  }
+
+  // Reads a name, a map with a type, its options and a weight, or a list of these.
+  void read_loss(const Node& node) {
+    if (node.kind == Node::Kind::null) return;
+    const bool is_list = node.kind == Node::Kind::list;
+    if (is_list && node.items.empty()) {
+      mistakes_.add(node.origin, "train.loss: expected a list of losses, got an empty list");
+    }
+    config_.train.loss.clear();
+    const std::vector<Node> one = {node};
+    for (const Node& item : is_list ? node.items : one) {
+      const std::size_t i = config_.train.loss.size();
+      read_loss_term(item, is_list ? cat("train.loss.", i) : "train.loss");
+    }
+  }
+
+  void read_loss_term(const Node& node, const std::string& path) {
+    const std::size_t before = mistakes_.count();
+    LossTerm& term = config_.train.loss.emplace_back();
+    term.place = node.origin.prefix();
+    if (node.kind == Node::Kind::map) {
+      Map map(*this, node, path);
+      read_keys(map, loss_keys(), term);
+      read_options(map, loss_types(), term.type, "type", term.options);
+      map.refuse_the_rest();
+    } else if (const auto word = read_value(node, loss_field(), path, mistakes_)) {
+      term.type = std::get<std::string>(*word);
+      term.options = Options(loss_types().get(term.type).fields);
+    }
+    if (mistakes_.count() > before) return;
+    try {
+      const Loss loss({term});
+    } catch (const Error& error) {
+      mistakes_.add(blamed(node, error.what()), cat(path, ": ", sentence_of(error)));
     }
   }
 

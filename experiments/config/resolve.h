@@ -21,4 +21,13 @@ OptionValue in_form_of(const OptionField& field, const OptionValue& value);
 // Returns the sentence of an Error without its "[operation] ".
 std::string sentence_of(const Error& error);
 
+// Returns "optim.lr" for the block "optim" and the key "lr".
+std::string joined(const std::string& path, const std::string& key);
+// Returns what to do about an unknown key of a block: "; did you mean 'epochs'?".
+std::string hint_for(const Node::Entry& entry, const std::string& path,
+                     const std::vector<std::string>& known);
+// Returns the origin to report for an error sentence about a block. If the sentence names keys of
+// the block, returns the origin of their latest value; otherwise returns the origin of the block.
+const Origin& blamed(const Node& block, const std::string& sentence);
+
 }  // namespace convscope::config

@@ -284,36 +284,54 @@ const Keys<GroupConfig>& group_keys() {
 }
 
 const Keys<TrainConfig>& train_keys() {
-  static const Keys<TrainConfig> keys = [] {
-    Keys<TrainConfig> out = {
-        key("epochs", &TrainConfig::epochs, "number of passes over the training images",
-            {.min = 1, .max = 1e6}),
-        key("eval_every", &TrainConfig::eval_every,
-            "epochs between evaluations; the last epoch is always evaluated",
-            {.min = 1, .max = 1e6}),
-        key("loss", &TrainConfig::loss, "what training minimises"),
-        key("plan", &TrainConfig::plan,
-            "compile the step once and replay it; false: a dynamic graph in every step"),
-        key("accumulate", &TrainConfig::accumulate,
-            "gradient accumulation: compute each batch as this many micro-batches, one after the "
-            "other, then update once",
-            {.min = 1, .max = 4096}),
-        key("deterministic_ranks", &TrainConfig::deterministic_ranks,
-            "same bits for 1, 2, 4, .. processes: each batch is computed in rank_parts parts; "
-            "slower"),
-        key("rank_parts", &TrainConfig::rank_parts,
-            "with deterministic_ranks: parts of a batch, a power of two; also the largest number "
-            "of "
-            "processes",
-            {.min = 1, .max = 1024}),
-        key("bucket_mib", &TrainConfig::bucket_mib,
-            "bucket size in MiB: gradients that are sent together during the backward pass",
-            {.min = 0.01, .max = 1024}),
+  static const Keys<TrainConfig> keys = {
+      key("epochs", &TrainConfig::epochs, "number of passes over the training images",
+          {.min = 1, .max = 1e6}),
+      key("eval_every", &TrainConfig::eval_every,
+          "epochs between evaluations; the last epoch is always evaluated", {.min = 1, .max = 1e6}),
+      key("plan", &TrainConfig::plan,
+          "compile the step once and replay it; false: a dynamic graph in every step"),
+      key("accumulate", &TrainConfig::accumulate,
+          "gradient accumulation: compute each batch as this many micro-batches, one after the "
+          "other, then update once",
+          {.min = 1, .max = 4096}),
+      key("deterministic_ranks", &TrainConfig::deterministic_ranks,
+          "same bits for 1, 2, 4, .. processes: each batch is computed in rank_parts parts; "
+          "slower"),
+      key("rank_parts", &TrainConfig::rank_parts,
+          "with deterministic_ranks: parts of a batch, a power of two; also the largest number "
+          "of "
+          "processes",
+          {.min = 1, .max = 1024}),
+      key("bucket_mib", &TrainConfig::bucket_mib,
+          "bucket size in MiB: gradients that are sent together during the backward pass",
+          {.min = 0.01, .max = 1024}),
+  };
+  return keys;
+}
+
+const Keys<LossTerm>& loss_keys() {
+  static const Keys<LossTerm> keys = [] {
+    Keys<LossTerm> out = {
+        key("type", &LossTerm::type, "the loss"),
+        key("weight", &LossTerm::weight, "factor of the loss in the sum", {.min = 0, .max = 1e6}),
     };
-    out[2].field.choices = loss_types().names();
+    out[0].field.choices = loss_types().names();
     return out;
   }();
   return keys;
+}
+
+const OptionField& loss_field() {
+  static const OptionField field = {
+      .name = "loss",
+      .type = OptionType::text,
+      .default_value = std::string(kDefaultLoss),
+      .doc =
+          "what training minimises: a name, a map {type: NAME, options}, or a list of such maps "
+          "for a weighted sum",
+      .choices = loss_types().names()};
+  return field;
 }
 
 const Keys<CheckpointConfig>& checkpoint_keys() {

@@ -32,6 +32,9 @@ const Keys<EmaConfig>& ema_keys();
 const Keys<LookaheadConfig>& lookahead_keys();
 const Keys<GroupConfig>& group_keys();
 const Keys<TrainConfig>& train_keys();
+// Returns the keys of one loss: `type` and `weight`.
+const Keys<LossTerm>& loss_keys();
+const OptionField& loss_field();  // of train.loss as a single word
 const Keys<CheckpointConfig>& checkpoint_keys();
 const Keys<LogConfig>& log_keys();
 const Keys<EarlyStopConfig>& early_stop_keys();

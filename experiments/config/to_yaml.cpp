@@ -28,7 +28,7 @@ class Writer {
     if (config_.quant) write_quant(*config_.quant);
     write_sparsity();
     write_optim();
-    block("train", train_keys(), config_.train);
+    write_train();
     block("checkpoint", checkpoint_keys(), config_.checkpoint);
     block("log", log_keys(), config_.log);
     if (config_.early_stop.patience) block("early_stop", early_stop_keys(), config_.early_stop);
@@ -175,6 +175,40 @@ class Writer {
     close();
   }
 
+  void write_train() {
+    open("train");
+    keys(train_keys(), config_.train, "train.");
+    const std::vector<LossTerm>& losses = config_.train.loss;
+    const auto write = [&](const LossTerm& term, const std::string& path) {
+      keys(loss_keys(), term, path);
+      options(loss_types(), term.type, term.options, path);
+      close();
+    };
+    if (losses.size() == 1 && is_plain(losses[0])) {
+      line("train.loss", "loss", yaml_text(losses[0].type));
+    } else if (losses.size() == 1) {
+      open("loss");
+      write(losses[0], "train.loss.");
+    } else {
+      open("loss");
+      for (std::size_t i = 0; i < losses.size(); ++i) {
+        first_of_item_ = true;
+        write(losses[i], cat("train.loss.", i, "."));
+      }
+      close();
+    }
+    close();
+  }
+
+  // Returns whether the name of a loss says all about it.
+  static bool is_plain(const LossTerm& term) {
+    const LossType* const type = loss_types().find(term.type);
+    const Options standard(type != nullptr ? type->fields : std::vector<OptionField>());
+    return term.weight == 1 && std::ranges::all_of(term.options.values(), [&](const auto& option) {
+             return option.second == standard.get(option.first);
+           });
+  }
+
   void write_optim() {
     const OptimConfig& optim = config_.optim;
     open("optim");
@@ -301,6 +335,9 @@ std::vector<ConfigKey> config_keys() {
   list_keys(lookahead_keys(), "optim.lookahead.", out);
   list_keys(group_keys(), "optim.groups[].", out);
   list_keys(train_keys(), "train.", out);
+  out.push_back({"train.loss", loss_field()});
+  list_keys(loss_keys(), "train.loss[].", out);
+  list_options(loss_types(), "train.loss", out);
   list_keys(early_stop_keys(), "early_stop.", out);
   list_keys(checkpoint_keys(), "checkpoint.", out);
   list_keys(log_keys(), "log.", out);

@@ -41,8 +41,8 @@ bool is_beyond_double(const std::string& text) {
 // Returns a hint at the right spelling of a text that YAML 1.1 reads differently.
 std::string advice(const Node& scalar, OptionType type) {
   const std::string& text = scalar.text;
-  const bool number =
-      type == OptionType::integer || type == OptionType::integers || type == OptionType::number;
+  const bool number = type == OptionType::integer || type == OptionType::integers ||
+                      type == OptionType::number || type == OptionType::numbers;
   if (scalar.quoted && type != OptionType::text && type != OptionType::texts) {
     return "; leave the quotes out";
   }
@@ -60,27 +60,20 @@ std::string advice(const Node& scalar, OptionType type) {
   return "";
 }
 
-std::optional<OptionValue> read_list(const Node& node, const OptionField& field,
+// Reads a list whose entries have the type T.
+template <class T>
+std::optional<OptionValue> read_list(const Node& node, OptionField entry, OptionType type,
                                      const std::string& path, Mistakes& mistakes) {
-  const bool has_integers = field.type == OptionType::integers;
-  OptionField entry = field;
-  entry.type = has_integers ? OptionType::integer : OptionType::text;
+  entry.type = type;
   entry.required = true;
-  std::vector<std::int64_t> integers;
-  std::vector<std::string> texts;
+  std::vector<T> out;
   bool fits = true;
   for (const Node& item : node.items) {
     const std::optional<OptionValue> value = read_value(item, entry, path, mistakes);
-    if (!value) {
-      fits = false;
-    } else if (has_integers) {
-      integers.push_back(std::get<std::int64_t>(*value));
-    } else {
-      texts.push_back(std::get<std::string>(*value));
-    }
+    fits = fits && value.has_value();
+    if (value) out.push_back(std::get<T>(*value));
   }
-  if (!fits) return std::nullopt;
-  return has_integers ? OptionValue(std::move(integers)) : OptionValue(std::move(texts));
+  return fits ? std::optional<OptionValue>(std::move(out)) : std::nullopt;
 }
 
 }  // namespace
@@ -91,8 +84,15 @@ std::optional<OptionValue> read_value(const Node& node, const OptionField& field
     mistakes.add(node.origin, cat(path, ": ", sentence));
     return std::nullopt;
   };
-  const bool takes_list = field.type == OptionType::integers || field.type == OptionType::texts;
-  if (node.kind == Node::Kind::list && takes_list) return read_list(node, field, path, mistakes);
+  if (node.kind == Node::Kind::list && field.type == OptionType::integers) {
+    return read_list<std::int64_t>(node, field, OptionType::integer, path, mistakes);
+  }
+  if (node.kind == Node::Kind::list && field.type == OptionType::numbers) {
+    return read_list<double>(node, field, OptionType::number, path, mistakes);
+  }
+  if (node.kind == Node::Kind::list && field.type == OptionType::texts) {
+    return read_list<std::string>(node, field, OptionType::text, path, mistakes);
+  }
   if (node.kind == Node::Kind::null) {
     if (!field.required) return in_form_of(field, field.default_value);
     return refuse(cat("expected ", name_of(field.type), ", got nothing"));

@@ -44,8 +44,8 @@ void make_step(const ExperimentConfig& config, Module& model, const Shape& input
                ExplainedStep& step) {
   std::string why = "train.plan is false";
   if (config.train.plan) {
-    step.plan = StepPlan::make(model, input, mode, &why, {}, /*to_show=*/true,
-                               loss_types().get(config.train.loss));
+    step.plan =
+        StepPlan::make(model, input, mode, &why, {}, /*to_show=*/true, Loss(config.train.loss));
   }
   step.kernels = step.plan ? planned_kernels(*step.plan)
                            : dynamic_kernels(model, input, config.device, mode, why);
@@ -85,7 +85,7 @@ StepKernels kernels_with_auto(ExperimentConfig config, const SampleInfo& sample)
   }
   const Network network = network_of(config, sample);
   return kernels_of_step(*network.model, network.input, config.device, PlanMode::training,
-                         config.train.plan, loss_types().get(config.train.loss));
+                         config.train.plan, Loss(config.train.loss));
 }
 
 }  // namespace

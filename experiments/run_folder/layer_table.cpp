@@ -97,7 +97,7 @@ double forward_flops(const Module& layer, const Shape& input) {
 }
 
 LayerTable layer_table(Module& model, const Shape& input, Device device, bool plans,
-                       const LossType& loss) {
+                       const Loss& loss) {
   return layer_table(model, input,
                      kernels_of_step(model, input, device, PlanMode::training, plans, loss));
 }

@@ -31,7 +31,7 @@ CONVSCOPE_API LayerTable layer_table(Module& model, const Shape& input, const St
 // Returns the table of a training step that has not run. If `plans` is false, the step is a dynamic
 // graph.
 CONVSCOPE_API LayerTable layer_table(Module& model, const Shape& input, Device device,
-                                     bool plans = true, const LossType& loss = default_loss());
+                                     bool plans = true, const Loss& loss = Loss());
 
 // Returns the FLOPs of a forward pass of a layer with several algorithms, or of a linear layer; 0
 // for others.

@@ -131,7 +131,7 @@ StepKernels dynamic_kernels(Module& model, const Shape& input, Device device, Pl
 }
 
 StepKernels kernels_of_step(Module& model, const Shape& input, Device device, PlanMode mode,
-                            bool plans, const LossType& loss) {
+                            bool plans, const Loss& loss) {
   std::string why = "the config says so";
   const std::unique_ptr<StepPlan> plan =
       plans ? StepPlan::make(model, input, mode, &why, {}, /*to_show=*/true, loss) : nullptr;

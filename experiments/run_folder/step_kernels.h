@@ -52,7 +52,6 @@ CONVSCOPE_API StepKernels dynamic_kernels(Module& model, const Shape& input, Dev
 // Compiles a step and returns its kernels. If `plans` is false or the step cannot be compiled,
 // returns the kernels of a dynamic step.
 CONVSCOPE_API StepKernels kernels_of_step(Module& model, const Shape& input, Device device,
-                                          PlanMode mode, bool plans,
-                                          const LossType& loss = default_loss());
+                                          PlanMode mode, bool plans, const Loss& loss = Loss());
 
 }  // namespace convscope

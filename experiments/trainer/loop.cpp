@@ -216,7 +216,7 @@ std::string Training::kept_checkpoint() const {
 StepRunner::StepRunner(Training& run)
     : run_(run),
       step_(*run.setup.model, *run.setup.optimizer, run.setup.clip_norm, run.setup.device,
-            run.setup.data_bytes, run.setup.plan, *run.setup.loss),
+            run.setup.data_bytes, run.setup.plan, run.setup.loss),
       exchange_(exchange_of(*run.setup.model, run.setup.device, run.setup.share)) {
   const TrainingSetup& setup = run_.setup;
   if (exchange_) {
@@ -251,7 +251,7 @@ bool StepRunner::record() {
   if (setup.pruner) rest = [pruner = setup.pruner.get()] { pruner->rest(); };
   recorded_ = RecordedSteps::make(*setup.model, setup.optimizer.get(), setup.clip_norm,
                                   *setup.train, setup.device, &why, rest, exchange_.get(),
-                                  setup.scale_loss ? &loss_scale_ : nullptr, *setup.loss);
+                                  setup.scale_loss ? &loss_scale_ : nullptr, setup.loss);
   may_record_ = recorded_ != nullptr;
   if (!may_record_) run_.folder.log(cat("steps: not recorded, because ", why));
   if (may_record_ && is_first) run_.folder.log(recorded_->text());

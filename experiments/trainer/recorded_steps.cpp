@@ -54,13 +54,15 @@ std::unique_ptr<RecordedSteps> RecordedSteps::make(Module& model, Optimizer* opt
                                                    Device device, std::string* why_not,
                                                    std::function<void()> after_update,
                                                    GradientExchange* exchange,
-                                                   LossScale* loss_scale, const LossType& loss) {
+                                                   LossScale* loss_scale, const Loss& loss) {
   std::unique_ptr<RecordedSteps> out;
   std::string why;
   if (backend_of(device).begin_recording == nullptr) {
     why = cat(device.str(), " records no kernels");
   } else if (exchange != nullptr && !exchange->reducer().is_recordable()) {
     why = cat("the host takes part in the sums of gradients: ", exchange->reducer().text());
+  } else if (exchange != nullptr && loss.weighted_classes() > 0) {
+    why = "the host counts the labels of the whole batch, by which class weights are divided";
   } else {
     out.reset(new RecordedSteps(model, optimizer, clip_norm, loader, device, loss));
     out->exchange_ = exchange;
@@ -110,7 +112,7 @@ std::string RecordedSteps::prepare() {
 }
 
 RecordedSteps::RecordedSteps(Module& model, Optimizer* optimizer, double clip_norm,
-                             const Loader& loader, Device device, const LossType& loss)
+                             const Loader& loader, Device device, const Loss& loss)
     : model_(model),
       optimizer_(optimizer),
       clip_norm_(clip_norm),

@@ -69,7 +69,7 @@ class CONVSCOPE_API RecordedSteps {
                                              std::function<void()> after_update = {},
                                              GradientExchange* exchange = nullptr,
                                              LossScale* loss_scale = nullptr,
-                                             const LossType& loss = default_loss());
+                                             const Loss& loss = Loss());
   ~RecordedSteps();
   RecordedSteps(const RecordedSteps&) = delete;
   RecordedSteps& operator=(const RecordedSteps&) = delete;
@@ -140,7 +140,7 @@ class CONVSCOPE_API RecordedSteps {
   static constexpr int kSlots = 3;
 
   RecordedSteps(Module& model, Optimizer* optimizer, double clip_norm, const Loader& loader,
-                Device device, const LossType& loss);
+                Device device, const Loss& loss);
   void scale_loss(LossScale& loss_scale);
   std::string prepare();  // "" or why the steps cannot be recorded
   bool plan_form(Form& form, std::int64_t whole, std::string* why_not);
@@ -163,7 +163,7 @@ class CONVSCOPE_API RecordedSteps {
   double clip_norm_;
   const Loader& loader_;
   Device device_;
-  const LossType& loss_;
+  Loss loss_;
   const DeviceBackend& backend_;
   std::unique_ptr<DeviceData> data_;
   std::unique_ptr<DeviceUpdate> update_;

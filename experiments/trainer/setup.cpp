@@ -163,7 +163,7 @@ void take_settings(const ExperimentConfig& config, TrainingSetup& setup) {
   setup.learning_rate = [config](const SchedulePoint& point) {
     return learning_rate(config, point);
   };
-  setup.loss = &loss_types().get(config.train.loss);
+  setup.loss = Loss(config.train.loss);
   setup.clip_norm = config.optim.clip_grad_norm;
   setup.epochs = config.train.epochs;
   setup.eval_every = std::max<std::int64_t>(1, config.train.eval_every);
@@ -240,7 +240,7 @@ Shape TrainingSetup::input() const {
 }
 
 void TrainingSetup::describe_network() {
-  const LayerTable layers = layer_table(*model, input(), device, plan, *loss);
+  const LayerTable layers = layer_table(*model, input(), device, plan, loss);
   layers_csv = layers.csv;
   facts.kernel_size = layers.kernel_sizes;
   facts.algorithm = layers.algorithms;

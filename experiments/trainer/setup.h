@@ -44,7 +44,7 @@ struct TrainingSetup {
   std::unique_ptr<Loader> train, val, test;  // val and test may be null
   std::function<double(const SchedulePoint&)> learning_rate;
   Device device;
-  const LossType* loss = &default_loss();
+  Loss loss;
   double clip_norm = 0;  // L2 norm of all gradients together; 0 = no clipping
   std::int64_t epochs = 1;
   std::int64_t epochs_now = 0;        // stops, resumable, after this many epochs; 0 = never

@@ -57,14 +57,14 @@ double PhaseTimer::seconds(int phase) const {
 }
 
 TrainStep::TrainStep(Module& model, Optimizer& optimizer, double clip_norm, Device device,
-                     std::int64_t base_bytes, bool plans, const LossType& loss)
+                     std::int64_t base_bytes, bool plans, const Loss& loss)
     : model_(model),
       optimizer_(optimizer),
       clip_norm_(clip_norm),
       device_(device),
       base_bytes_(base_bytes),
       may_plan_(plans),
-      loss_type_(loss),
+      loss_type_(loss.for_parts()),
       why_dynamic_(plans ? "" : "the config says so"),
       timer_(device),
       feed_(device) {
@@ -277,12 +277,28 @@ void TrainStep::shared_backward(float weight, bool is_last, StepResult& result) 
   if (share_.group != nullptr) result.exchange_s = share_.group->waited_seconds() - before;
 }
 
+// Tells the loss how many labels each class has in the whole batch, if parts of the batch need it.
+void TrainStep::count_labels(const Batch& batch) {
+  const std::int64_t classes = loss_type_.weighted_classes();
+  if (classes == 0 || !share_.is_shared()) return;
+  std::vector<double> counts(static_cast<std::size_t>(classes));
+  for (std::int64_t i = 0; i < batch.labels.numel(); ++i) {
+    const std::int32_t label = batch.labels.data<std::int32_t>()[i];
+    if (label >= 0 && label < classes) ++counts[static_cast<std::size_t>(label)];
+  }
+  if (share_.group != nullptr) share_.group->sum(counts.data(), classes);
+  LabelCounts all;
+  for (const double count : counts) all.push_back(std::llround(count));
+  loss_type_.set_label_counts(std::move(all));
+}
+
 StepResult TrainStep::run(const Batch& batch, double lr) {
   StepResult result;
   result.images = batch.whole > 0 ? batch.whole : batch.x.dim(0);
   result.labels_per_image = batch.labels.shape().stride(0);
   facts_.assign(static_cast<std::size_t>(share_.parts()) + kFacts, 0.0);
   if (exchange_ != nullptr) exchange_->begin_step();
+  count_labels(batch);
   const std::int64_t step = model_.step();
   bool timed = false;
   for (int chunk = 0; chunk < share_.chunks; ++chunk) {

@@ -80,7 +80,7 @@ class CONVSCOPE_API TrainStep {
   // base_bytes: bytes of memory outside of steps, such as data sets, which are subtracted from the
   // backward's peak. plans: false runs every step as a dynamic graph.
   TrainStep(Module& model, Optimizer& optimizer, double clip_norm, Device device,
-            std::int64_t base_bytes = 0, bool plans = true, const LossType& loss = default_loss());
+            std::int64_t base_bytes = 0, bool plans = true, const Loss& loss = Loss());
   // Multiplies the loss by `scale` before the backward pass (f16).
   void scale_loss(LossScale* scale) { loss_scale_ = scale; }
   // Shares each batch with other processes, or computes a batch in chunks. The loss and gradients
@@ -106,6 +106,7 @@ class CONVSCOPE_API TrainStep {
   std::string text() const;  // one line for the log
 
  private:
+  void count_labels(const Batch& batch);
   void choose_plan(const Shape& input);
   bool run_part(const Batch& batch, int chunk, StepResult& result);
   void queue_facts();
@@ -125,7 +126,7 @@ class CONVSCOPE_API TrainStep {
   std::int64_t base_bytes_;
   std::vector<OptimParameter> parameters_;  // for clipping
   bool may_plan_;
-  const LossType& loss_type_;
+  Loss loss_type_;
   std::vector<std::unique_ptr<StepPlan>> plans_;
   StepPlan* plan_ = nullptr;
   Variable loss_;  // loss of a dynamic step

@@ -96,7 +96,9 @@ class Dice final : public LossOperation {
 }  // namespace
 
 CONVSCOPE_KERNEL(dice_kernel, cpu, dice_cpu)
-CONVSCOPE_REGISTER_LOSS("dice", Dice,
-                        "1 - soft Dice of each class over the batch, mean over the classes")
+CONVSCOPE_REGISTER_LOSS("dice",
+                        {.doc = "1 - soft Dice of each class over the batch, mean over the classes",
+                         .fields = {},
+                         .make = make_loss<Dice>})
 
 }  // namespace convscope

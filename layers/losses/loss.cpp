@@ -7,7 +7,10 @@
 #include "framework/ops/elementwise.h"
 #include "framework/ops/reduce.h"
 #include "framework/ops/softmax_cross_entropy.h"
+#include "layers/layer_types.h"
 #include "layers/losses/class_rows.h"
+#include "layers/losses/class_weights.h"
+#include "layers/losses/weighted_sum.h"
 
 namespace convscope {
 
@@ -15,8 +18,6 @@ Registry<LossType>& loss_types() {
   static Registry<LossType> table("loss");
   return table;
 }
-
-const LossType& default_loss() { return loss_types().get(kDefaultLoss); }
 
 namespace {
 
@@ -40,19 +41,52 @@ void check_pixel_labels(const Tensor& x, const Tensor& labels, const char* opera
 
 }  // namespace
 
-Variable LossType::operator()(const Variable& x, const Variable& labels) const {
-  return apply(make(), {x, labels});
+Loss::Loss(std::vector<LossTerm> terms) : terms_(std::move(terms)) {
+  for (LossTerm& term : terms_) {
+    const LossType& type = loss_types().get(term.type);
+    term.options = complete_options(type.fields, term.options, term.type);
+  }
+  operation();  // fails when values do not fit each other
 }
 
-Variable LossType::operator()(const Variable& x, const Tensor& labels) const {
-  std::unique_ptr<LossOperation> operation = make();
+std::unique_ptr<LossOperation> Loss::operation() const {
+  std::vector<WeightedSum::Term> made;
+  for (const LossTerm& term : terms_) {
+    made.push_back({loss_types().get(term.type).make(term.options), term.weight});
+    made.back().loss->label_counts = label_counts_;
+  }
+  const bool is_one = made.size() == 1 && made[0].weight == 1;
+  return is_one ? std::move(made[0].loss) : std::make_unique<WeightedSum>(std::move(made));
+}
+
+Variable Loss::operator()(const Variable& x, const Variable& labels) const {
+  return apply(operation(), {x, labels});
+}
+
+Variable Loss::operator()(const Variable& x, const Tensor& labels) const {
+  std::unique_ptr<LossOperation> made = operation();
   const auto check = has_pixels(x.shape()) ? check_pixel_labels : check_labels;
-  check(x.value(), labels, operation->kind().data());
+  check(x.value(), labels, made->kind().data());
   // Copies the labels, because the data loader may reuse their memory for the next batch.
-  return apply(std::move(operation), {x, Variable(needs_record(x) ? labels.clone() : labels)});
+  return apply(std::move(made), {x, Variable(needs_record(x) ? labels.clone() : labels)});
 }
 
-std::int64_t LossType::correct(const Tensor& x, const Tensor& labels) const {
+std::int64_t Loss::weighted_classes() const {
+  for (const LossTerm& term : terms_) {
+    if (term.options.has(kClassWeights)) {
+      return std::ssize(term.options.numbers(kClassWeights));
+    }
+  }
+  return 0;
+}
+
+Loss Loss::for_parts() const {
+  Loss out = *this;
+  out.label_counts_ = std::make_shared<LabelCounts>();
+  return out;
+}
+
+std::int64_t Loss::correct(const Tensor& x, const Tensor& labels) const {
   if (!has_pixels(x.shape())) return count_correct(x, labels);
   const Tensor rows = Tensor::empty(class_rows_shape(x.shape()), x.dtype(), x.device());
   class_rows_kernel.get(x.device())(x, rows);
@@ -66,6 +100,7 @@ TensorDesc LossOperation::bind(Graph& graph) {
                   "expected logits [N,classes] or [N,classes,H,W], got ", x.shape);
   CONVSCOPE_CHECK(class_rows_shape(x.shape)[0] >= 1, name,
                   "expected at least one row because the loss is a mean, got logits ", x.shape);
+  prepare(class_rows_shape(x.shape), x.dtype, graph.device());
   more_outputs = {{{1}, DType::i32}};
   return {{1}, x.dtype};
 }
@@ -80,7 +115,7 @@ void LossOperation::forward(Emitter& emitter) {
   const Slot scratch = emitter.slot(scratch_shape(rows), x.dtype);
   const Slot sum = emitter.slot({1}, x.dtype);
   const Slot predicted = emitter.slot({rows[0]}, DType::i32);
-  const bool counts = !emitter.is_eager();  // LossType::correct() does it
+  const bool counts = !emitter.is_eager();  // Loss::correct() does it
   const Tensor logits = emitter.value(inputs[0]);
   const Forward a{.x = copied == kNoSlot ? logits : emitter.use(copied),
                   .labels = emitter.value(inputs[1]),

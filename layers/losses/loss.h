@@ -10,21 +10,34 @@
 //     void run(const Forward& a) const override { ... }   // assigns a.saved and a.terms
 //     void run(const Backward& a) const override { ... }  // assigns a.dx
 //   };
-//   CONVSCOPE_REGISTER_LOSS("mse", MeanSquaredError, "mean squared error ...")
+//   CONVSCOPE_REGISTER_LOSS("mse", {.doc = "mean squared error ...",
+//                                   .fields = {},
+//                                   .make = make_loss<MeanSquaredError>})
+//
+// With fields, the constructor takes the options: MeanSquaredError(const Options& options).
 #pragma once
 
+#include <concepts>
+#include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "framework/graph/emitter.h"
+#include "framework/options.h"
 #include "framework/registry.h"
 
 namespace convscope {
+
+// How many labels each class has in a batch that is computed in parts (Loss::for_parts()); empty:
+// each call computes a whole batch.
+using LabelCounts = std::vector<std::int64_t>;
 
 // Inputs: the result x [N,K] of the network, f32 or f64, and the labels i32 [N]; or, with a class
 // for each pixel, x [N,K,H,W] and i32 [N,H,W]. Pixels become rows (class_rows.h), so that a loss
 // sees R rows: N, or N H W. Outputs: the loss, one element, and the number of rows whose largest
 // entry is the entry of the label, i32 [1].
+
 class CONVSCOPE_API LossOperation : public Operation {
  public:
   using Operation::Operation;
@@ -43,6 +56,8 @@ class CONVSCOPE_API LossOperation : public Operation {
     Tensor dx;      // [R,K], assigned
     Device device() const { return dx.device(); }
   };
+  // Prepares for rows [R,K]: checks options that depend on K, and makes constant tensors.
+  virtual void prepare(const Shape& /*rows*/, DType, Device) {}
   // Returns the shape of the terms: by default one for each element of x.
   virtual Shape terms_shape(const Shape& x) const { return x; }
   // Returns the shape of the memory that run(Forward) needs besides its results.
@@ -54,36 +69,76 @@ class CONVSCOPE_API LossOperation : public Operation {
   void forward(Emitter& emitter) final;
   void backward(Emitter& emitter) final;
 
+  std::shared_ptr<const LabelCounts> label_counts;  // of the whole batch; null: as if empty
+
  private:
   Slot saved_ = kNoSlot;
 };
 
 struct LossType {
-  std::string doc;  // one line: its formula
-  std::unique_ptr<LossOperation> (*make)();
-
-  // Returns the loss of a batch, one element. Throws for the first label outside of [0,K); labels
-  // on a GPU are not checked.
-  CONVSCOPE_API Variable operator()(const Variable& x, const Tensor& labels) const;
-  // Does the same without checks of the labels; both may be symbolic.
-  CONVSCOPE_API Variable operator()(const Variable& x, const Variable& labels) const;
-  // Returns the number of rows, or pixels, whose largest entry is the entry of the label.
-  CONVSCOPE_API std::int64_t correct(const Tensor& x, const Tensor& labels) const;
+  std::string doc;                  // one line: its formula
+  std::vector<OptionField> fields;  // an option of type `numbers` has one number for each class
+  std::function<std::unique_ptr<LossOperation>(const Options&)> make;  // takes a value per field
 };
 CONVSCOPE_API Registry<LossType>& loss_types();
 
 // The loss of a training whose config names none.
 inline constexpr const char* kDefaultLoss = "cross_entropy";
-CONVSCOPE_API const LossType& default_loss();
+
+// A loss with its options, and its weight in a sum of losses.
+struct LossTerm {
+  std::string type = kDefaultLoss;
+  Options options = {};  // options that are not given have their defaults
+  double weight = 1;
+  std::string place = {};  // in a config, before errors: "my.yaml:12:5: error: "
+};
+
+// What a training minimises: a loss, or a weighted sum of losses.
+class CONVSCOPE_API Loss {
+ public:
+  Loss() : Loss(std::vector<LossTerm>(1)) {}  // cross-entropy
+  explicit Loss(const std::string& type, const Options& options = {})
+      : Loss({LossTerm{.type = type, .options = options}}) {}
+  // Fails when a type or an option does not exist, or when a value does not fit.
+  explicit Loss(std::vector<LossTerm> terms);
+
+  // Returns the loss of a batch, one element. Throws for the first label outside of [0,K); labels
+  // on a GPU are not checked.
+  Variable operator()(const Variable& x, const Tensor& labels) const;
+  // Does the same without checks of the labels; both may be symbolic.
+  Variable operator()(const Variable& x, const Variable& labels) const;
+  // Returns the number of rows, or pixels, whose largest entry is the entry of the label.
+  std::int64_t correct(const Tensor& x, const Tensor& labels) const;
+
+  // Returns the number of classes for which the loss has weights; 0: for none.
+  std::int64_t weighted_classes() const;
+  // Returns this loss for batches that are computed in parts, one after the other or by several
+  // processes. The mean of the parts' losses, weighted by their rows, is then the loss of the whole
+  // batch also with class weights: set_label_counts() says how many labels each class has in it.
+  Loss for_parts() const;
+  void set_label_counts(LabelCounts counts) const { *label_counts_ = std::move(counts); }
+
+ private:
+  std::unique_ptr<LossOperation> operation() const;
+
+  std::vector<LossTerm> terms_;
+  std::shared_ptr<LabelCounts> label_counts_;
+};
+
+template <class Operation>
+std::unique_ptr<LossOperation> make_loss(const Options& options) {
+  if constexpr (std::constructible_from<Operation, const Options&>) {
+    return std::make_unique<Operation>(options);
+  } else {
+    return std::make_unique<Operation>();
+  }
+}
 
 }  // namespace convscope
 
 // Use this macro once, at the end of the .cpp file of a loss.
-#define CONVSCOPE_REGISTER_LOSS(name, Class, doc)                                              \
-  namespace {                                                                                  \
-  const bool registered_loss = ::convscope::loss_types().add(                                  \
-      name,                                                                                    \
-      {doc,                                                                                    \
-       [] { return std::unique_ptr<::convscope::LossOperation>(std::make_unique<Class>()); }}, \
-      __FILE__);                                                                               \
+#define CONVSCOPE_REGISTER_LOSS(name, ...)                                              \
+  namespace {                                                                           \
+  const bool registered_loss =                                                          \
+      ::convscope::loss_types().add(name, ::convscope::LossType __VA_ARGS__, __FILE__); \
   }

@@ -26,7 +26,8 @@ class MeanSquaredError final : public LossOperation {
 
 }  // namespace
 
-CONVSCOPE_REGISTER_LOSS("mse", MeanSquaredError,
-                        "mean squared error between the outputs and one-hot targets")
+CONVSCOPE_REGISTER_LOSS("mse", {.doc = "mean squared error between the outputs and one-hot targets",
+                                .fields = {},
+                                .make = make_loss<MeanSquaredError>})
 
 }  // namespace convscope

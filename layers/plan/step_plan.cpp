@@ -76,7 +76,7 @@ double bytes_of(const Graph& graph, const Operation& op) {
 
 std::unique_ptr<StepPlan> StepPlan::make(Module& model, const Shape& input, PlanMode mode,
                                          std::string* why_not, Ref<Storage> arena, bool to_show,
-                                         const LossType& loss) {
+                                         const Loss& loss) {
   const auto refused = [&](const std::string& why) {
     if (why_not != nullptr) *why_not = why;
     return nullptr;
@@ -109,7 +109,7 @@ std::unique_ptr<StepPlan> StepPlan::make(Module& model, const Shape& input, Plan
   return plan;
 }
 
-void StepPlan::record(Module& model, const LossType& loss_of) {
+void StepPlan::record(Module& model, const Loss& loss_of) {
   const Variable logits = model(graph_.variable(Graph::input()));
   logits_ = graph_.value_of(logits);
   check_leaves(graph_, model);

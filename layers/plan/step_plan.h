@@ -41,8 +41,7 @@ class CONVSCOPE_API StepPlan {
   // only and must not run.
   static std::unique_ptr<StepPlan> make(Module& model, const Shape& input, PlanMode mode,
                                         std::string* why_not, Ref<Storage> arena = {},
-                                        bool to_show = false,
-                                        const LossType& loss = default_loss());
+                                        bool to_show = false, const Loss& loss = Loss());
 
   // Returns false when the weights have moved to other memory, or when the number of threads or the
   // instruction set has changed. The caller must then make a new plan.
@@ -142,7 +141,7 @@ class CONVSCOPE_API StepPlan {
            const FunctionRef<void(const Variable&)>* ready = nullptr) const;
   void tell_ready(int op, FunctionRef<void(const Variable&)> ready) const;
   double seconds_of(const std::vector<PlanCall>& calls, std::size_t first, std::size_t last) const;
-  void record(Module& model, const LossType& loss);
+  void record(Module& model, const Loss& loss);
   void emit();
   void remember(Module& model);
   void load_labels(const Tensor& labels);

@@ -304,6 +304,28 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"loss that does not exist", cat(kRest, "train: {loss: bee}\n"),
              "exp.yaml:3:15: error: train.loss: expected one of bce, cross_entropy, dice, focal, "
              "mse, got 'bee'; did you mean 'bce'?"},
+        Case{"loss of a sum that does not exist",
+             cat(kRest, "train: {loss: [dice, {type: bee}]}\n"),
+             "exp.yaml:3:29: error: train.loss.1.type: expected one of bce, cross_entropy, dice, "
+             "focal, mse, got 'bee'; did you mean 'bce'?"},
+        Case{"option of another loss", cat(kRest, "train: {loss: {type: mse, gamma: 1}}\n"),
+             "exp.yaml:3:27: error: unknown key 'train.loss.gamma'; it belongs to focal (known "
+             "here: type, weight)"},
+        Case{"negative class weight", cat(kRest, "train: {loss: {class_weights: [1, -2]}}\n"),
+             "exp.yaml:3:35: error: train.loss.class_weights: expected at least 0, got -2"},
+        Case{
+            "class weight that is not finite",
+            cat(kRest, "train: {loss: {class_weights: [1, .inf]}}\n"),
+            "exp.yaml:3:35: error: train.loss.class_weights: expected a finite number, got '.inf'"},
+        Case{"class weight that is a word", cat(kRest, "train: {loss: {class_weights: [1, a]}}\n"),
+             "exp.yaml:3:35: error: train.loss.class_weights: expected a number, got 'a'"},
+        Case{"class weights that are one number", cat(kRest, "train: {loss: {class_weights: 2}}\n"),
+             "exp.yaml:3:31: error: train.loss.class_weights: expected a list of numbers, got '2'"},
+        Case{"no class with a weight", cat(kRest, "train: {loss: {class_weights: [0, 0]}}\n"),
+             "exp.yaml:3:31: error: train.loss: expected at least one weight above 0, got [0.0, "
+             "0.0]"},
+        Case{"sum of no losses", cat(kRest, "train: {loss: []}\n"),
+             "exp.yaml:3:15: error: train.loss: expected a list of losses, got an empty list"},
         Case{"device", cat(kRest, "device: gpu\n"),
              "exp.yaml:3:9: error: device: expected cpu, cuda or cuda:<index>, got 'gpu'"},
         Case{"newer format", cat(kRest, "schema: 2\n"),

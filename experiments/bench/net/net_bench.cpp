@@ -136,7 +136,7 @@ void time_training(const ExperimentConfig& config, Module& model, const Batch& b
   const std::unique_ptr<Optimizer> optimizer = build_optimizer(config, model);
   bind_pruner(options.pruner, *optimizer);
   TrainStep train_step(model, *optimizer, config.optim.clip_grad_norm, config.device,
-                       /*base_bytes=*/0, config.train.plan, loss_types().get(config.train.loss));
+                       /*base_bytes=*/0, config.train.plan, Loss(config.train.loss));
   std::vector<double> forward, backward, update;
   std::int64_t step = 0;
   const auto run = [&] {
@@ -339,7 +339,7 @@ std::vector<NetLayerRow> bench_layers(Module& model, const Shape& input, NetMode
 }
 
 std::vector<NetOpRow> bench_operations(Module& model, const Shape& input, int classes, NetMode mode,
-                                       const NetBenchOptions& options, const LossType& loss) {
+                                       const NetBenchOptions& options, const Loss& loss) {
   const bool train = mode == NetMode::train;
   model.train(train);
   const std::unique_ptr<StepPlan> plan =

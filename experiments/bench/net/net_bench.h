@@ -107,7 +107,7 @@ struct NetOpRow {
 };
 CONVSCOPE_API std::vector<NetOpRow> bench_operations(Module& model, const Shape& input, int classes,
                                                      NetMode mode, const NetBenchOptions& options,
-                                                     const LossType& loss = default_loss());
+                                                     const Loss& loss = Loss());
 
 // Returns normal random images [size, image...] and random labels, on the CPU. There is a label for
 // each image, or for each pixel if the model's output has pixels.

@@ -95,7 +95,7 @@ std::string time_recorded_training(const ExperimentConfig& config, Module& model
   const auto steps = RecordedSteps::make(
       model, optimizer.get(), config.optim.clip_grad_norm, loader, config.device, &why, rest,
       nullptr, config.precision == ComputePrecision::f16 ? &loss_scale : nullptr,
-      loss_types().get(config.train.loss));
+      Loss(config.train.loss));
   if (!steps) return why;
   const auto rate = [](std::int64_t) { return kLearningRate; };
   const std::int64_t batches = loader.batches_per_epoch();

@@ -255,7 +255,7 @@ int bench(const Arguments& arguments) {
         const Shape input = batch_shape(batch, sample.shape);
         const PlanMode plan_mode =
             mode == NetMode::train ? PlanMode::training : PlanMode::inference;
-        const LossType& loss = loss_types().get(config.train.loss);
+        const Loss loss(config.train.loss);
         StepKernels step =
             kernels_of_step(*model, input, config.device, plan_mode, config.train.plan, loss);
         if (report.rows.back().execution.starts_with("recorded")) step.now_recorded();

@@ -11,6 +11,7 @@
 #include "framework/io/npy.h"
 #include "framework/io/output_place.h"
 #include "framework/io/safetensors.h"
+#include "framework/number_text.h"
 #include "framework/parallel.h"
 #include "layers/losses/loss.h"
 
@@ -100,9 +101,9 @@ int run_net(const OpNet& op) {
     CONVSCOPE_CHECK(labels.rank() == (has_pixels ? 3 : 1) && labels.dtype() == DType::i32, kCommand,
                     "expected labels ", has_pixels ? "[N,H,W]" : "[N]", " of type i32, got ",
                     labels.str());
-    const LossType& loss_of = loss_types().get(config.train.loss);
+    const Loss loss_of(config.train.loss);
     const Variable loss = loss_of(y, labels.to(config.device));
-    std::cout << "loss " << loss.value().item() << "\n";
+    std::cout << "loss " << real_text(loss.value().item()) << "\n";
     if (!op.out_gradients.empty() || !op.out_dx.empty()) loss.backward();
   }
   if (!op.out_gradients.empty()) {

@@ -32,6 +32,19 @@ void flatten(const Node& node, const std::string& path, FlatConfig& out) {
   }
 }
 
+// Gives `train.loss` a value in each form of the key: the type of the loss, or the types of a sum.
+void name_losses(FlatConfig& flat) {
+  std::vector<std::string> types;
+  if (const auto one = flat.extract("train.loss.type"); !one.empty()) {
+    types.push_back(to_text(one.mapped()));
+  }
+  for (auto at = flat.find("train.loss.0.type"); at != flat.end();
+       at = flat.find(cat("train.loss.", types.size(), ".type"))) {
+    types.push_back(to_text(at->second));
+  }
+  if (!types.empty()) flat["train.loss"] = join(types, " + ");
+}
+
 // Returns "optim.momentum" for "optim[sgd].momentum", as written in a file.
 std::string plain_path(std::string path) {
   if (const std::size_t open = path.find('['); open != std::string::npos) {
@@ -50,6 +63,7 @@ FlatConfig flat_config(std::string_view yaml, std::string_view file_name) {
   mistakes.throw_if_any();
   FlatConfig out;
   flatten(root, "", out);
+  name_losses(out);
   return out;
 }
 

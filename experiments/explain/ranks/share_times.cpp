@@ -145,7 +145,7 @@ ShareTimes ShareTimer::measure(std::int64_t images, int chunks) {
       std::move(own_clock), trained_parameters(*n.model), averaged_statistics(*n.model),
       {.order = share.order, .bucket_bytes = share.bucket_bytes, .chunks = chunks});
   TrainStep train_step(*n.model, *n.optimizer, config.optim.clip_grad_norm, config.device,
-                       /*base_bytes=*/0, config.train.plan, loss_types().get(config.train.loss));
+                       /*base_bytes=*/0, config.train.plan, Loss(config.train.loss));
   if (config.precision == ComputePrecision::f16) train_step.scale_loss(&n.loss_scale);
   train_step.share(&exchange, share, nullptr);
 

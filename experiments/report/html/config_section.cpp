@@ -74,7 +74,8 @@ void collect(const YAML::Node& node, const std::string& path, const std::string&
   } else if (node.IsSequence()) {
     const std::string last = block.substr(block.rfind('.') + 1);
     for (std::size_t i = 0; i < node.size(); ++i) {
-      collect(node[i], cat(path, ".", i), last == "layers" ? "layers" : block + "[]", out);
+      const std::string inner = last == "layers" ? "layers" : last == "loss" ? block : block + "[]";
+      collect(node[i], cat(path, ".", i), inner, out);
     }
   }
 }

@@ -18,8 +18,8 @@ class EvaluationHook final : public Hook {
 
   void on_new_network() override {
     TrainingSetup& s = run_.setup;
-    if (s.val) run_.val.emplace(*s.model, *s.val, s.device, s.plan, *s.loss);
-    if (s.test) run_.test.emplace(*s.model, *s.test, s.device, s.plan, *s.loss);
+    if (s.val) run_.val.emplace(*s.model, *s.val, s.device, s.plan, s.loss);
+    if (s.test) run_.test.emplace(*s.model, *s.test, s.device, s.plan, s.loss);
   }
 
   bool evaluate() override {

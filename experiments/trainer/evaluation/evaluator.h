@@ -26,8 +26,7 @@ struct InferenceTime {
 class CONVSCOPE_API Evaluator {
  public:
   // plans: as in TrainStep.
-  Evaluator(Module& model, Loader& loader, Device device, bool plans,
-            const LossType& loss = default_loss())
+  Evaluator(Module& model, Loader& loader, Device device, bool plans, const Loss& loss = Loss())
       : model_(model), loader_(loader), device_(device), plans_(plans), loss_(loss) {}
 
   // Evaluates the whole data set once and restores the network's mode. `stop` is called after each
@@ -61,7 +60,7 @@ class CONVSCOPE_API Evaluator {
   Loader& loader_;
   Device device_;
   bool plans_;
-  const LossType& loss_;
+  Loss loss_;
   std::unique_ptr<RecordedSteps> recorded_;
   std::string why_not_recorded_;
   LossTotals totals_;

@@ -107,7 +107,7 @@ void count_network(const ExperimentConfig& given, const DataFacts& data, const S
   const std::int64_t held = add_masks(config, *model, input);
   need.network_bytes = nothing.live_bytes(device) + held;
   const auto optimizer = build_optimizer(config, *model);
-  const LossType& loss = loss_types().get(config.train.loss);
+  const Loss loss(config.train.loss);
   const auto plan = StepPlan::make(*model, input, PlanMode::training, nullptr, {}, true, loss);
   need.step_bytes = plan ? plan->memory().arena_bytes : 0;
   need.update_bytes = nothing.live_bytes(device) - need.step_bytes - (need.network_bytes - held) +

@@ -12,6 +12,10 @@ LAYERS = ["model=null",
           " {type: max_pool2d, kernel_size: 2}, {type: flatten}, {type: dropout, p: 0.3}, {type: linear, out_features: 10}]"]
 
 
+# Class 3 does not count, and the parts of a batch have different total weights.
+WEIGHTED = ["train.loss={label_smoothing: 0.1, class_weights: [1, 8, 0.5, 0, 2, 1, 1, 1, 1, 3]}"]
+
+
 class SameBits(harness.Case):
     def check_same_bits(self, words, sizes=(0, 1, 2, 4)):
         runs = [self.train(f"p{size}", size, [*SMALL, *SAME, *words]) for size in sizes]
@@ -37,6 +41,9 @@ class SameBits(harness.Case):
     def test_slow_weights(self):
         # 13 updates in an epoch: Lookahead has its last move before the end of the run.
         self.check_same_bits([*LAYERS, "optim={type: sgdw, ema: {decay: 0.9}, lookahead: {k: 3}}"], (1, 2, 4))
+
+    def test_class_weights(self):
+        self.check_same_bits([*LAYERS, *WEIGHTED], (1, 2, 4))
 
     def test_augmented(self):
         self.check_same_bits(["data.augment={crop_padding: 2, mirror: true}"], (1, 2))
@@ -100,6 +107,13 @@ class SameWithinRounding(harness.Case):
         parts = self.train("parts", 0, [*self.STEPS, "train.accumulate=3"])
         self.assertLess(largest_difference(tensors(whole), tensors(parts)), 1e-4)
         self.assertNotEqual(weights(whole), weights(parts))
+
+    def test_class_weights(self):
+        self.check_close(WEIGHTED, (2, 3))
+        self.check_close(["train.accumulate=3", *WEIGHTED], (1, 2))
+        whole = self.train("whole", 0, [*self.STEPS, *WEIGHTED])
+        parts = self.train("parts", 2, [*self.STEPS, *WEIGHTED, "train.accumulate=3"])
+        self.assertLess(largest_difference(tensors(whole), tensors(parts)), 1e-4)
 
     def test_fewer_test_batches_than_processes(self):
         self.check_close(["data={set: synthetic_digits, train_size: 240, test_size: 40, batch_size: 48}"], (2,))

@@ -18,7 +18,8 @@ struct AccumulatedRun {
 
 // Runs 3 epochs of 13 steps; the last batch of an epoch has 8 images. `stop_at`: a step after which
 // the run is interrupted and resumed.
-AccumulatedRun run_in_chunks(int chunks, std::int64_t stop_at = -1, bool plan = true) {
+AccumulatedRun run_in_chunks(int chunks, std::int64_t stop_at = -1, bool plan = true,
+                             const Loss& loss = Loss()) {
   const TemporaryFolder root;
   RunFolder folder = RunFolder::create(root.path(), "small", 1);
   Progress progress(Progress::Mode::quiet);
@@ -28,6 +29,7 @@ AccumulatedRun run_in_chunks(int chunks, std::int64_t stop_at = -1, bool plan = 
     TrainingSetup setup = small_setup(1);
     setup.share.chunks = chunks;
     setup.plan = plan;
+    setup.loss = loss;
     bool stops = !resumes;
     setup.learning_rate = [&stops, stop_at](const SchedulePoint& point) {
       if (stops && point.step == stop_at) {
@@ -45,21 +47,25 @@ AccumulatedRun run_in_chunks(int chunks, std::int64_t stop_at = -1, bool plan = 
 }
 
 TEST(Accumulation, FollowsTheWholeBatchUpToRounding) {
-  const AccumulatedRun whole = run_in_chunks(1);
-  for (const int chunks : {2, 3, 4}) {
-    for (const bool plan : {true, false}) {
-      const AccumulatedRun parts = run_in_chunks(chunks, -1, plan);
-      ASSERT_EQ(parts.weights.size(), whole.weights.size());
-      for (std::size_t i = 0; i < whole.weights.size(); ++i) {
-        EXPECT_NEAR(parts.weights[i], whole.weights[i], 1e-4) << chunks << " chunks";
+  Options weighted;
+  weighted.set("class_weights", std::vector<double>{1, 8, 0.5, 3});
+  for (const Loss& loss : {Loss(), Loss("cross_entropy", weighted)}) {
+    const AccumulatedRun whole = run_in_chunks(1, -1, true, loss);
+    for (const int chunks : {2, 3, 4}) {
+      for (const bool plan : {true, false}) {
+        const AccumulatedRun parts = run_in_chunks(chunks, -1, plan, loss);
+        ASSERT_EQ(parts.weights.size(), whole.weights.size());
+        for (std::size_t i = 0; i < whole.weights.size(); ++i) {
+          EXPECT_NEAR(parts.weights[i], whole.weights[i], 1e-4) << chunks << " chunks";
+        }
+        EXPECT_EQ(parts.state.step, 39) << "steps are updates";
+        EXPECT_EQ(parts.state.run_steps.images, whole.state.run_steps.images);
+        EXPECT_EQ(parts.state.last_epoch.images, 200);
+        EXPECT_NEAR(parts.state.last_epoch.loss(), whole.state.last_epoch.loss(), 1e-5);
       }
-      EXPECT_EQ(parts.state.step, 39) << "steps are updates";
-      EXPECT_EQ(parts.state.run_steps.images, whole.state.run_steps.images);
-      EXPECT_EQ(parts.state.last_epoch.images, 200);
-      EXPECT_NEAR(parts.state.last_epoch.loss(), whole.state.last_epoch.loss(), 1e-5);
     }
+    EXPECT_NE(run_in_chunks(3, -1, true, loss).weights, whole.weights) << "the test shows nothing";
   }
-  EXPECT_NE(run_in_chunks(3).weights, whole.weights) << "the test shows nothing";
 }
 
 TEST(Accumulation, ResumesInTheMiddleOfAnEpochWithTheSameBits) {

@@ -20,11 +20,11 @@ TEST(ClassCounts, RowsAreTheTrueClassesAndColumnsThePredictedOnes) {
   scores.data<float>()[1] = 1;  // the first sample is predicted as 1, the others by ties as 0
   ClassCounts counts;
   counts.add(scores, labels_from({0, 0, 1}));
-  counts.add(scores, labels_from({1, 0, 0}));
-  EXPECT_EQ(counts.matrix, (std::vector<std::int64_t>{3, 1, 1, 1}));
+  counts.add(scores, labels_from({0, 0, 0}));
+  EXPECT_EQ(counts.matrix, (std::vector<std::int64_t>{3, 2, 1, 0}));
   EXPECT_EQ(counts.samples, 6);
   EXPECT_EQ(counts.top5_accuracy(), std::nullopt) << "there are only two classes";
-  EXPECT_EQ(counts.csv({"cat", "a, b"}), "true_class,cat,\"a, b\"\ncat,3,1\n\"a, b\",1,1\n");
+  EXPECT_EQ(counts.csv({"cat", "a, b"}), "true_class,cat,\"a, b\"\ncat,3,2\n\"a, b\",1,0\n");
 }
 
 TEST(ClassCounts, TopFiveCountsTheFiveLargestScores) {
@@ -42,6 +42,11 @@ TEST(ClassCounts, TopFiveCountsTheFiveLargestScores) {
   ClassCounts equal;
   equal.add(Tensor::zeros({8, 8}, DType::f32), labels_from(labels));
   EXPECT_EQ(equal.in_top5, 5);
+  for (const std::int64_t classes : {5, 6}) {
+    ClassCounts few;
+    few.add(Tensor::zeros({1, classes}, DType::f32), labels_from({0}));
+    EXPECT_EQ(few.top5_accuracy().has_value(), classes == 6);
+  }
 }
 
 TEST(ClassCounts, MoreClassesThanTheMatrixHasStillHaveATopFive) {

@@ -4,6 +4,7 @@
 #include "layers/linear/linear.h"
 #include "layers/losses/loss.h"
 #include "layers/plan/step_plan.h"
+#include "tests/layers/losses/loss_cases.h"
 #include "tests/support/cuda_like_cpu.h"
 
 namespace convscope {
@@ -14,7 +15,7 @@ using LossOnCuda = testing::CudaTest;
 Tensor labels() { return Tensor::from({0, 2, 1, 3, 3}, {5}).to(DType::i32); }
 
 TEST_F(LossOnCuda, HasTheValuesAndGradientsOfTheCpu) {
-  for (const auto& [name, loss] : loss_types().entries()) {
+  for (const auto& [name, loss] : testing::all_losses(4)) {
     SCOPED_TRACE(name);
     testing::expect_gradients_like_cpu(
         [&, &loss = loss](const auto& v) { return loss(v[0], labels().to(v[0].device())); },
@@ -25,7 +26,7 @@ TEST_F(LossOnCuda, HasTheValuesAndGradientsOfTheCpu) {
 TEST_F(LossOnCuda, OfPixelsHasTheValuesAndGradientsOfTheCpu) {
   const Tensor pixels =
       Tensor::from({0, 2, 1, 3, 3, 0, 1, 1, 2, 2, 3, 0}, {2, 2, 3}).to(DType::i32);
-  for (const auto& [name, loss] : loss_types().entries()) {
+  for (const auto& [name, loss] : testing::all_losses(4)) {
     SCOPED_TRACE(name);
     testing::expect_gradients_like_cpu(
         [&, &loss = loss](const auto& v) { return loss(v[0], pixels.to(v[0].device())); },
@@ -35,7 +36,7 @@ TEST_F(LossOnCuda, OfPixelsHasTheValuesAndGradientsOfTheCpu) {
 
 TEST_F(LossOnCuda, ACompiledStepIsRecordable) {
   const Tensor x = testing::normal({5, 6}, DType::f32, 3);
-  for (const auto& [name, loss] : loss_types().entries()) {
+  for (const auto& [name, loss] : testing::all_losses(4)) {
     LayerContext context, same;
     Linear on_cpu({.in_features = 6, .out_features = 4}, context);
     Linear on_cuda({.in_features = 6, .out_features = 4}, same);
