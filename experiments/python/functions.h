@@ -13,6 +13,7 @@ void add_sparse_map(nanobind::module_& module);
 void add_sparse_conv(nanobind::module_& module);
 void add_algorithms(nanobind::module_& module);
 void add_explain(nanobind::module_& module);
+void add_losses(nanobind::module_& module);
 void add_runs(nanobind::module_& module);
 
 }  // namespace convscope::python

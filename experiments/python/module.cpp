@@ -24,6 +24,7 @@ NB_MODULE(_native, module) {
   add_sparse_conv(module);
   add_algorithms(module);
   add_explain(module);
+  add_losses(module);
   add_runs(module);
   module.def(
       "copy_reason",

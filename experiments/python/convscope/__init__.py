@@ -17,21 +17,23 @@ from ._errors import (ArgumentError, ConfigError, DataError, Error, FileError, I
                       OutOfMemoryError, RunError, UnavailableError)
 from ._gradients import (Conv2dGradients, ConvTranspose2dGradients, DeformConv2dGradients,
                          conv2d_backward, conv_transpose2d_backward, deform_conv2d_backward)
+from ._losses import LossGradient, loss, loss_backward
 from ._native import (SparseMap, check_results, conv2d, conv_transpose2d, copy_reason, deform_conv2d,
-                      device_status, forget_check_results, instruction_set, num_threads, plot_kinds,
-                      set_num_threads)
-from ._runs import Plot, Plots, Report, plot, report, runs
+                      device_status, forget_check_results, instruction_set, loss_names, num_threads,
+                      plot_kinds, set_num_threads)
+from ._runs import Confusion, Plot, Plots, Report, confusion, plot, report, runs
 from ._shown import Text
 from ._sparse import SparseConvGradients, SparseOutput, sparse_conv, sparse_conv_backward
 from ._version import __version__
 
 __all__ = [
-    "Algorithm", "Algorithms", "ArgumentError", "ConfigError", "Conv2dGradients",
+    "Algorithm", "Algorithms", "ArgumentError", "ConfigError", "Confusion", "Conv2dGradients",
     "ConvTranspose2dGradients", "DataError", "DeformConv2dGradients", "Error", "FileError",
-    "InvalidError", "OutOfMemoryError", "Plot", "Plots", "Report", "RunError",
+    "InvalidError", "LossGradient", "OutOfMemoryError", "Plot", "Plots", "Report", "RunError",
     "SparseConvGradients", "SparseMap", "SparseOutput", "Text", "UnavailableError", "__version__",
-    "algorithms", "check_results", "conv2d", "conv2d_backward", "conv_transpose2d",
+    "algorithms", "check_results", "confusion", "conv2d", "conv2d_backward", "conv_transpose2d",
     "conv_transpose2d_backward", "copy_reason", "deform_conv2d", "deform_conv2d_backward",
-    "device_status", "explain", "forget_check_results", "instruction_set", "num_threads", "plot",
-    "plot_kinds", "report", "runs", "set_num_threads", "sparse_conv", "sparse_conv_backward",
+    "device_status", "explain", "forget_check_results", "instruction_set", "loss", "loss_backward",
+    "loss_names", "num_threads", "plot", "plot_kinds", "report", "runs", "set_num_threads",
+    "sparse_conv", "sparse_conv_backward",
 ]

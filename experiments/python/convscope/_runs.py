@@ -8,7 +8,7 @@ import json
 import os
 import warnings
 from collections.abc import Sequence
-from typing import Any, Union
+from typing import Any, NamedTuple, Union
 
 from . import _native
 from ._errors import ArgumentError, Error, FileError
@@ -96,6 +96,24 @@ def report(paths: Path | Sequence[Path] = "runs", *, columns: str | Sequence[str
     table = text if format == "csv" else _native._report(
         _paths(paths, "report"), "csv", [] if grouped else shown, *rest)[0]
     return Report(text, table, remarks)
+
+
+class Confusion(NamedTuple):
+    """The confusion matrix of the test images: matrix[i][k] counts images of classes[i] predicted as classes[k]."""
+    classes: list[str]
+    matrix: list[list[int]]
+
+
+def confusion(run: Path) -> Confusion:
+    """Returns the confusion matrix of a run folder. The top-5 accuracy is the column test_top5 of runs()."""
+    path = os.path.join(os.fspath(run), "confusion.csv")
+    try:
+        with open(path, encoding="utf-8", newline="") as file:
+            head, *rows = list(csv.reader(file))
+    except OSError as error:
+        raise FileError(f"[confusion] expected the file {path} of a run that has ended, got: "
+                        f"{error.strerror}") from None
+    return Confusion(head[1:], [[int(cell) for cell in row[1:]] for row in rows])
 
 
 class Plot:
