@@ -309,6 +309,22 @@ TEST_F(RecordedStepsOnCuda, accumulate_like_planned_steps) {
   }
 }
 
+TEST_F(RecordedStepsOnCuda, leave_class_weights_of_micro_batches_to_the_host) {
+  const Network net = network(cuda(), lenet());
+  const Loader loader = loader_of();
+  Options options;
+  options.set("class_weights", std::vector<double>(kClasses, 2));
+  for (const int chunks : {1, 2}) {
+    const auto exchange = exchange_of(*net.model, cuda(), {.chunks = chunks});
+    std::string why;
+    const auto steps =
+        RecordedSteps::make(*net.model, net.optimizer.get(), 0, loader, cuda(), &why, {},
+                            exchange.get(), nullptr, Loss("cross_entropy", options));
+    EXPECT_EQ(steps != nullptr, chunks == 1) << why;
+    EXPECT_EQ(why.find("the host counts the labels") != std::string::npos, chunks == 2) << why;
+  }
+}
+
 TEST_F(RecordedStepsOnCuda, accumulate_with_a_loss_scale) {
   const Network recorded = network(cuda(), lenet());
   const Network planned = network(cuda(), lenet());
