@@ -26,6 +26,7 @@ const OptionField kWord{.name = "word",
                         .doc = "a word",
                         .choices = {"relu", "tanh"}};
 const OptionField kSizes{.name = "sizes", .type = OptionType::integers, .doc = "sizes", .min = 1};
+const OptionField kShares{.name = "shares", .type = OptionType::numbers, .doc = "shares", .min = 0};
 
 TEST(Options, DefaultsAreFilledInAndReadByType) {
   Options options({kRate, kWord, kSizes});
@@ -36,6 +37,9 @@ TEST(Options, DefaultsAreFilledInAndReadByType) {
   EXPECT_EQ(options.integers("sizes")[1], 4);
   options.set("rate", std::int64_t{1});
   EXPECT_EQ(options.number("rate"), 1.0);
+  options.set("shares", std::vector<double>{0.25, 2});
+  EXPECT_EQ(options.numbers("shares")[0], 0.25);
+  EXPECT_EQ(to_text(options.get("shares")), "[0.25, 2.0]");
 }
 
 TEST(Options, ReadingAMissingOrDifferentValueIsAnError) {
@@ -58,6 +62,10 @@ TEST(Options, RefusalsSayWhatWasExpected) {
   EXPECT_EQ(refusal_of(kSizes, std::int64_t{3}), "");
   EXPECT_EQ(refusal_of(kSizes, std::vector<std::int64_t>{3, 0}), "expected at least 1, got 0");
   EXPECT_EQ(refusal_of(kSizes, std::monostate{}), "");
+  EXPECT_EQ(refusal_of(kShares, std::vector<double>{0.5, 0}), "");
+  EXPECT_EQ(refusal_of(kShares, std::vector<double>{0.5, -0.5}), "expected at least 0, got -0.5");
+  EXPECT_EQ(refusal_of(kShares, 0.5), "expected a list of numbers, got '0.5'");
+  EXPECT_NE(refusal_of(kShares, std::vector<double>{1e300}), "");
   OptionField beta = kRate;  // an open interval
   beta.max = std::nextafter(1.0, 0.0);
   EXPECT_EQ(refusal_of(beta, std::int64_t{1}), "expected at least 0 and below 1, got 1");
