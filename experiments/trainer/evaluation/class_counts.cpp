@@ -28,7 +28,7 @@ Ranked ranked(const T* scores, std::int64_t stride, std::int64_t classes, std::i
     const T score = scores[k * stride];
     if (score > scores[out.predicted * stride]) out.predicted = k;
     const bool is_after = score < own || (score == own && k >= label);
-    if (!is_after && k != label) ++out.before;  // so scores that are not numbers rank last
+    if (!is_after && k != label) ++out.before;  // all, if own is not a number
   }
   return out;
 }
