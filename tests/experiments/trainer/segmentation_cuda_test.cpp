@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// segmentation_cuda_test.cpp: tests that a GPU trains on labels of pixels like the CPU, with batches
+// segmentation_cuda_test.cpp: training on labels of pixels on a GPU, where steps are not recorded.
 // from the host.
 #include <gtest/gtest.h>
 
