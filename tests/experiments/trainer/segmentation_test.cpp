@@ -13,11 +13,13 @@ namespace convscope::testing {
 namespace {
 
 constexpr const char* kData =
-    "data: {set: synthetic_segmentation, train_size: 40, test_size: 13, image_size: 16, "
-    "batch_size: 8, augment: {crop_padding: 2, mirror: true}}\n";
+    "data: {set: synthetic_segmentation, train_size: 48, val_split: 8, test_size: 13, "
+    "image_size: 16, batch_size: 8, augment: {crop_padding: 2, mirror: true}}\n";
 constexpr const char* kNet = "model: {type: unet, poolings: 1, width: 4}\n";
 
-TrainingSetup segmentation_setup(const std::string& more = "train: {epochs: 2}\n",
+constexpr const char* kTwoEpochs = "train: {epochs: 2}\nlog: {tensorboard: true}\n";
+
+TrainingSetup segmentation_setup(const std::string& more = kTwoEpochs,
                                  const std::string& net = kNet, double lr = 0.01) {
   return setup_training(parse_config_text(cat("name: pixels\nseed: 3\nthreads: 1\n", kData, net,
                                               "optim: {type: adam, lr: ", lr, "}\n", more),
@@ -30,6 +32,7 @@ struct Trained {
   TrainingState state;
   RunSummary summary;
   CsvTable confusion, epochs;
+  std::string metrics, events;
 };
 
 Trained train(TrainingSetup& setup, RunFolder& folder, bool resume = false) {
@@ -43,6 +46,8 @@ Trained train(TrainingSetup& setup, RunFolder& folder, bool resume = false) {
   out.summary = parse_summary(text_of(folder.file("summary.json")));
   out.confusion = parse_csv(text_of(folder.file("confusion.csv")), "confusion.csv", {"true_class"});
   out.epochs = parse_csv(text_of(folder.file("epochs.csv")), "epochs.csv", {"phases"});
+  out.metrics = text_of(folder.file("metrics.jsonl"));
+  out.events = text_of(folder.file(kTensorboardFile));
   return out;
 }
 
@@ -79,6 +84,12 @@ TEST(Segmentation, AccuracyAndIouFollowFromTheConfusionMatrixOfThePixels) {
   EXPECT_NEAR(*run.summary.acc, 100 * right / pixels, 1e-9);
   EXPECT_NEAR(*run.summary.test_iou, sum / static_cast<double>(classes), 1e-9);
   EXPECT_NEAR(run.epochs.number(1, "test_iou"), *run.summary.test_iou, 1e-4);
+  for (const char* split : {"val", "test"}) {
+    EXPECT_NE(run.events.find(cat("iou/", split)), std::string::npos) << split;
+    const std::size_t row = run.metrics.find(cat("\"split\":\"", split));
+    const std::string line = run.metrics.substr(row, run.metrics.find('\n', row) - row);
+    EXPECT_NE(line.find(",\"iou\":"), std::string::npos) << line;
+  }
   EXPECT_EQ(run.summary.test_top5, std::nullopt) << "there are only five classes";
   // Most pixels are background, so the training accuracy is a share of the pixels, too.
   EXPECT_GT(run.summary.train_acc, 40);
@@ -92,7 +103,7 @@ TEST(Segmentation, AResumedRunHasTheSameBitsAndResults) {
   TrainingSetup first = segmentation_setup();
   const auto rate = first.learning_rate;
   first.learning_rate = [rate](const SchedulePoint& point) {
-    if (point.step == 7) std::raise(SIGTERM);  // in the second epoch
+    if (point.step == 8) std::raise(SIGTERM);  // in the second epoch
     return rate(point);
   };
   ASSERT_EQ(train(first, folder).code, 143);
