@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// segmentation_cuda_test.cpp: training on labels of pixels on a GPU, where steps are not recorded.
-// from the host.
+// segmentation_cuda_test.cpp: tests that a GPU trains on labels of pixels like the CPU, with
+// batches from the host. By SGD, because Adam's first updates amplify differences of rounding.
 #include <gtest/gtest.h>
 
 #include "experiments/run_folder/run_summary.h"
