@@ -106,6 +106,20 @@ class OnTheEmulation(unittest.TestCase):
         self.assertEqual(y.dtype, np.float32)
         self.assertLess(reference.relative(y, reference.conv2d(self.x, self.w)), 2e-2)
 
+    def test_transposed_convolution(self):
+        sizes = {"stride": 2, "padding": 1, "output_padding": 1}
+        want = reference.conv_transpose2d(self.x, self.w, self.b, **sizes)
+        y = convscope.conv_transpose2d(*map(OnDevice, (self.x, self.w, self.b)), **sizes)
+        self.assertLess(reference.relative(from_device(y), want), 4e-6)
+        got = convscope.conv_transpose2d_backward(y, OnDevice(self.x), OnDevice(self.w), **sizes)
+        gradients = reference.conv_transpose2d_backward(from_device(y), self.x, self.w, **sizes)
+        for one, other in zip(got, gradients):
+            self.assertLess(reference.relative(from_device(one), other), 4e-6)
+        y = convscope.conv_transpose2d(*(OnDevice(one.astype(np.float16)) for one in (self.x, self.w, self.b)),
+                                       **sizes)
+        self.assertEqual(from_device(y).dtype, np.float16)
+        self.assertLess(reference.relative(from_device(y), want), 4e-3)
+
     def test_sparse_convolution(self):
         """Tests sites in random order. The rows of x and dy are first on the host, then on the
         device."""
