@@ -4,6 +4,8 @@
 #include "framework/graph/emitter.h"
 
 #include <algorithm>
+#include <cstdlib>
+#include <cstring>
 
 #include "framework/ops/accumulate.h"
 
@@ -16,6 +18,8 @@ std::vector<PlanCall>& Emitter::calls() {
 void Emitter::start_pass(bool dry, Ref<Storage> arena) {
   mode_ = dry ? Mode::dry : Mode::record;
   arena_ = std::move(arena);
+  overwrites_ =
+      device().type == DeviceType::cpu && std::getenv("CONVSCOPE_OVERWRITE_DEAD_MEMORY") != nullptr;
   in_backward_ = in_prologue_ = false;
   call_index_ = 0;
   next_slot_ = 0;
@@ -32,6 +36,25 @@ void Emitter::emit_deferred() {
     emit();
   }
   deferred_.clear();
+}
+
+void Emitter::overwrite_dead_memory() {
+  std::vector<Tensor> dead;
+  for (const SlotState& slot : slots_) {
+    const bool stays = slot.in_prologue && !slot.is_temporary && (slot.in_step || !slot.is_value);
+    if (stays || slot.last != call_index_ - 1 || slot.bytes == 0) continue;
+    dead.push_back(
+        Tensor::view(arena_, slot.offset, {static_cast<std::int64_t>(slot.bytes)}, DType::u8));
+  }
+  const auto body = [dead = std::move(dead)] {
+    for (const Tensor& memory : dead) {
+      std::memset(memory.raw_data(), 0xff, static_cast<std::size_t>(memory.numel()));
+    }
+  };
+  using Body = std::decay_t<decltype(body)>;
+  auto* object = new Body(body);
+  owned_.emplace_back(object, [](void* p) { delete static_cast<Body*>(p); });
+  calls().push_back({[](void* p) { (*static_cast<Body*>(p))(); }, object, op_});
 }
 
 void Emitter::finish_dry_pass() {

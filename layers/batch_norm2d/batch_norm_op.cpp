@@ -261,9 +261,8 @@ void BatchNormOp::backward_train(Emitter& emitter, Slot sum_dy, Slot sum_dy_x) {
 
 void BatchNormOp::backward_eval(Emitter& emitter, Slot sum_dy, Slot sum_dy_x) {
   const Device device = emitter.device();
-  const Tensor x = emitter.value(inputs[0]), dy = emitter.gradient(output());
-  const Tensor mean = emitter.use(mean_);
-  emitter.call([run = batch_norm_sums_kernel.get(device), dy, x, mean, s = emitter.use(sum_dy),
+  emitter.call([run = batch_norm_sums_kernel.get(device), dy = emitter.gradient(output()),
+                x = emitter.value(inputs[0]), mean = emitter.use(mean_), s = emitter.use(sum_dy),
                 sx = emitter.use(sum_dy_x)] { run(dy, x, mean, s, sx); });
   if (!emitter.graph().wants_gradient(inputs[0])) return;
   const Shape& shape = emitter.graph().shape(output());
@@ -272,8 +271,9 @@ void BatchNormOp::backward_eval(Emitter& emitter, Slot sum_dy, Slot sum_dy_x) {
   emitter.assign_gradient(inputs[0], [&](const Tensor& dx) {
     emitter.call([device, weight = emitter.value(inputs[1]),
                   inverse = emitter.use(inverse_deviation_), s = emitter.use(sum_dy),
-                  sx = emitter.use(sum_dy_x), count, a = factor(), b = factor(), d = factor(), dy,
-                  x, mean, dx] {
+                  sx = emitter.use(sum_dy_x), count, a = factor(), b = factor(), d = factor(),
+                  dy = emitter.gradient(output()), x = emitter.value(inputs[0]),
+                  mean = emitter.use(mean_), dx] {
       batch_norm_gradient_factors(weight, inverse, s, sx, count, /*training=*/false, a, b, d);
       batch_norm_gradient_kernel.get(device)(dy, x, mean, a, b, d, dx);
     });

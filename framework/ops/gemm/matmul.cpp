@@ -39,9 +39,8 @@ class MatmulOperation final : public Operation {
   }
   void backward(Emitter& emitter) override {
     const Graph& graph = emitter.graph();
-    const Tensor dc = emitter.gradient(output());
     if (graph.wants_gradient(inputs[0])) {  // d op(a) = dc op(b)^T; transposed if a was transposed
-      const Tensor b = emitter.value(inputs[1]);
+      const Tensor b = emitter.value(inputs[1]), dc = emitter.gradient(output());
       const Emitter::Target da = emitter.gradient_target(inputs[0]);
       if (ta_ == Transpose::no) {
         emit(emitter, dc, Transpose::no, b, flip(tb_), da);
@@ -50,7 +49,7 @@ class MatmulOperation final : public Operation {
       }
     }
     if (graph.wants_gradient(inputs[1])) {  // d op(b) = op(a)^T dc
-      const Tensor a = emitter.value(inputs[0]);
+      const Tensor a = emitter.value(inputs[0]), dc = emitter.gradient(output());
       const Emitter::Target db = emitter.gradient_target(inputs[1]);
       if (tb_ == Transpose::no) {
         emit(emitter, a, flip(ta_), dc, Transpose::no, db);
