@@ -46,6 +46,15 @@ std::string near_text(const std::string& word, const std::vector<std::string>& k
 
 using Parameters = std::map<std::string, Node>;
 
+constexpr std::size_t kMaxValues = 100000;  // that parameters are replaced by; limits their levels
+
+std::size_t count_values(const Node& node) {
+  std::size_t out = 1;
+  for (const Node& item : node.items) out += count_values(item);
+  for (const Node::Entry& entry : node.entries) out += count_values(entry.value);
+  return out;
+}
+
 // Where the entries of one list are: the top level, or one use of a block.
 struct Scope {
   std::string path;                 // "layers"
@@ -172,8 +181,16 @@ class Lister {
                is_top_level ? ", because only a block has parameters"
                             : near_text("$" + name, known)));
     };
+    if (filled_values_ > kMaxValues) return;  // reported before
     try {
-      node = value_of_expression(node, parameter);
+      Node value = value_of_expression(node, parameter);
+      filled_values_ += count_values(value);
+      if (filled_values_ > kMaxValues) {
+        fail(ErrorKind::kConfig, "config",
+             cat("expected parameters that are replaced by at most ", kMaxValues,
+                 " values in all, got more"));
+      }
+      node = std::move(value);
     } catch (const Error& error) {
       mistakes_.add(node.origin, sentence_of(error));
     }
@@ -353,6 +370,7 @@ class Lister {
   Mistakes& mistakes_;
   std::vector<ListedLayer> out_;
   std::size_t entries_ = 0;
+  std::size_t filled_values_ = 0;
 };
 
 }  // namespace

@@ -137,6 +137,23 @@ TEST(Branches, ShapesThatDoNotFitAreNamedWithTheirPlace) {
                build_model(config, kSample, 10));
 }
 
+// Each default repeats the one before it, so the last one would be a list of 8^9 numbers.
+TEST(Branches, ParametersThatGrowWithoutBoundAreRefused) {
+  std::string parameters = "p0: [1, 1, 1, 1, 1, 1, 1, 1]", nested = "p0: [1]";
+  for (int i = 1; i < 9; ++i) {
+    std::string items;
+    for (int k = 0; k < 8; ++k) items += cat(k > 0 ? ", " : "", "$p", i - 1);
+    parameters += cat(", p", i, ": [", items, "]");
+  }
+  for (int i = 1; i < 600; ++i) nested += cat(", p", i, ": [$p", i - 1, "]");
+  for (const std::string& text : {parameters, nested}) {
+    EXPECT_ERROR(ErrorKind::kConfig,
+                 "expected parameters that are replaced by at most 100000 values in all, got more",
+                 parsed(cat("blocks: {b: {parameters: {", text,
+                            "}, layers: [{type: relu}]}}\nlayers: [{block: b}]\n")));
+  }
+}
+
 TEST(Branches, PoliciesNameLayersOfBlocks) {
   const ExperimentConfig config =
       config_of("synthetic_residual_blocks", {"conv.per_layer={stage1.0.conv1: im2col_gemm}"});
