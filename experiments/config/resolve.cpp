@@ -334,7 +334,7 @@ class Resolver {
     if (node.kind == Node::Kind::null) return;
     const bool is_list = node.kind == Node::Kind::list;
     if (is_list && node.items.empty()) {
-      mistakes_.add(node.origin, "train.loss: expected a list of losses, got an empty list");
+      mistakes_.add(node.origin, "train.loss: expected at least one loss, got an empty list");
     }
     config_.train.loss.clear();
     const std::vector<Node> one = {node};

@@ -69,6 +69,8 @@ Tensor ClassWeights::of_batch(const Tensor& minus_one_hot, const LabelCounts* co
   LossScratch cut(scratch);
   const Tensor out = cut.take(factor_.shape()), mean = cut.take({1}), bounded = cut.take({1});
   if (counts != nullptr && !counts->empty()) {
+    CONVSCOPE_CHECK(counts->size() == weights_.size(), kClassWeights, "expected label counts of ",
+                    weights_.size(), " classes, got ", counts->size());
     double all = 0, weighted = 0;
     for (std::size_t k = 0; k < weights_.size(); ++k) {
       all += static_cast<double>((*counts)[k]);

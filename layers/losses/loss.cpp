@@ -3,6 +3,8 @@
 // the factor of the gradient.
 #include "layers/losses/loss.h"
 
+#include <algorithm>
+
 #include "framework/graph/apply.h"
 #include "framework/ops/elementwise.h"
 #include "framework/ops/reduce.h"
@@ -42,6 +44,10 @@ void check_pixel_labels(const Tensor& x, const Tensor& labels, const char* opera
 }  // namespace
 
 Loss::Loss(std::vector<LossTerm> terms) : terms_(std::move(terms)) {
+  CONVSCOPE_CHECK(!terms_.empty(), "loss", "expected at least one loss, got none");
+  CONVSCOPE_CHECK(
+      std::ranges::any_of(terms_, [](const LossTerm& term) { return term.weight != 0; }), "loss",
+      "expected a loss with a weight other than 0, got only losses with weight 0");
   for (LossTerm& term : terms_) {
     const LossType& type = loss_types().get(term.type);
     term.options = complete_options(type.fields, term.options, term.type);
@@ -78,6 +84,12 @@ std::int64_t Loss::weighted_classes() const {
     }
   }
   return 0;
+}
+
+void Loss::set_label_counts(LabelCounts counts) const {
+  CONVSCOPE_CHECK(label_counts_ != nullptr, "loss",
+                  "expected a loss of for_parts() to set the label counts of");
+  *label_counts_ = std::move(counts);
 }
 
 Loss Loss::for_parts() const {

@@ -37,7 +37,6 @@ using LabelCounts = std::vector<std::int64_t>;
 // for each pixel, x [N,K,H,W] and i32 [N,H,W]. Pixels become rows (class_rows.h), so that a loss
 // sees R rows: N, or N H W. Outputs: the loss, one element, and the number of rows whose largest
 // entry is the entry of the label, i32 [1].
-
 class CONVSCOPE_API LossOperation : public Operation {
  public:
   using Operation::Operation;
@@ -115,8 +114,9 @@ class CONVSCOPE_API Loss {
   // Returns this loss for batches that are computed in parts, one after the other or by several
   // processes. The mean of the parts' losses, weighted by their rows, is then the loss of the whole
   // batch also with class weights: set_label_counts() says how many labels each class has in it.
+  // Copies of the result share these counts.
   Loss for_parts() const;
-  void set_label_counts(LabelCounts counts) const { *label_counts_ = std::move(counts); }
+  void set_label_counts(LabelCounts counts) const;
 
  private:
   std::unique_ptr<LossOperation> operation() const;

@@ -325,7 +325,7 @@ INSTANTIATE_TEST_SUITE_P(
              "exp.yaml:3:31: error: train.loss: expected at least one weight above 0, got [0.0, "
              "0.0]"},
         Case{"sum of no losses", cat(kRest, "train: {loss: []}\n"),
-             "exp.yaml:3:15: error: train.loss: expected a list of losses, got an empty list"},
+             "exp.yaml:3:15: error: train.loss: expected at least one loss, got an empty list"},
         Case{"device", cat(kRest, "device: gpu\n"),
              "exp.yaml:3:9: error: device: expected cpu, cuda or cuda:<index>, got 'gpu'"},
         Case{"newer format", cat(kRest, "schema: 2\n"),
