@@ -53,7 +53,9 @@ void make_step(const ExperimentConfig& config, Module& model, const Shape& input
   const auto& augment = config.data.augment;
   step.kernels.why = recording_obstacle(
       {.augments = augment.mirror || augment.crop_padding > 0,
-       .has_pixel_labels = dataset_types().get(config.data.set).label_shape != nullptr});
+       .has_pixel_labels = dataset_types().get(config.data.set).label_shape != nullptr,
+       .counts_labels =
+           config.train.accumulate > 1 && Loss(config.train.loss).weighted_classes() > 0});
   if (step.kernels.why.empty()) step.kernels.why = step.plan->why_not_recordable();
   if (step.kernels.why.empty()) step.kernels.now_recorded();
 }

@@ -46,6 +46,9 @@ std::string agreed(const std::string& why) {
 std::string recording_obstacle(const RecordingFacts& facts) {
   if (facts.augments) return "the images are augmented on the host";
   if (facts.has_pixel_labels) return "the host gathers the labels of pixels";
+  if (facts.counts_labels) {
+    return "the host counts the labels of the whole batch, by which class weights are divided";
+  }
   return "";
 }
 
@@ -62,7 +65,7 @@ std::unique_ptr<RecordedSteps> RecordedSteps::make(Module& model, Optimizer* opt
   } else if (exchange != nullptr && !exchange->reducer().is_recordable()) {
     why = cat("the host takes part in the sums of gradients: ", exchange->reducer().text());
   } else if (exchange != nullptr && loss.weighted_classes() > 0) {
-    why = "the host counts the labels of the whole batch, by which class weights are divided";
+    why = recording_obstacle({.counts_labels = true});
   } else {
     out.reset(new RecordedSteps(model, optimizer, clip_norm, loader, device, loss));
     out->exchange_ = exchange;

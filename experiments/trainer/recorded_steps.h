@@ -47,6 +47,7 @@ namespace convscope {
 struct RecordingFacts {
   bool augments = false;          // images, on the host
   bool has_pixel_labels = false;  // a class for each pixel
+  bool counts_labels = false;     // of the whole batch, for class weights of its parts
 };
 CONVSCOPE_API std::string recording_obstacle(const RecordingFacts& facts);
 

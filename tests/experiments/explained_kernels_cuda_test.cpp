@@ -64,6 +64,15 @@ TEST_F(ExplainedKernelsOnCuda, APlannedStepRunsWhatItNames) {
   }
 }
 
+TEST_F(ExplainedKernelsOnCuda, TheReasonAgainstARecordingIsNamed) {
+  const ExperimentConfig config = parse_config_text(
+      "data: {set: synthetic_digits}\nmodel: {type: lenet5}\ndevice: cuda\n"
+      "train: {accumulate: 2, loss: {class_weights: [1, 2, 1, 1, 1, 1, 1, 1, 1, 1]}}\n",
+      "weighted.yaml");
+  EXPECT_EQ(explain_config(config).steps.at(0).kernels.why,
+            "the host counts the labels of the whole batch, by which class weights are divided");
+}
+
 TEST_F(ExplainedKernelsOnCuda, ADynamicStepRunsWhatItNames) {
   const auto model = lenet("auto");
   const StepKernels kernels =
