@@ -115,8 +115,10 @@ void count_network(const ExperimentConfig& given, const DataFacts& data, const S
   // A GPU keeps the recorded steps of training and evaluation at the same time; the CPU keeps the
   // compiled step of one of them.
   const bool records = device.type != DeviceType::cpu;
+  const std::int64_t images = std::max(data.test, config.data.val_split);
+  if (images == 0) return;
   model->eval();
-  const Shape whole = batch_shape(config.data.batch_size, data.sample);
+  const Shape whole = batch_shape(std::min(config.data.batch_size, images), data.sample);
   const auto evaluation = StepPlan::make(
       *model, whole, records ? PlanMode::evaluation : PlanMode::inference, nullptr, {}, true, loss);
   if (!evaluation) return;

@@ -33,7 +33,8 @@ ExperimentConfig config_of(const std::vector<std::string>& overrides) {
 DataFacts facts_of(const ExperimentConfig& config) {
   const DatasetType& type = dataset_types().get(config.data.set);
   const auto [train, test] = type.sizes(config.data.options);
-  return {train, test, type.sample_shape(config.data.options), type.classes};
+  return {train, test, type.sample_shape(config.data.options), type.classes,
+          type.label_shape ? type.label_shape(config.data.options) : Shape{}};
 }
 
 std::int64_t need_of(const ExperimentConfig& config) {
@@ -73,6 +74,10 @@ TEST(MemoryNeed, IsThatOfTheRun) {
        "layers=[{type: flatten}, {type: linear, out_features: 3000}, {type: relu}, "
        "{type: linear, out_features: 10}]"},
       {"model={type: lenet5, kernel_size: 7}", "train.accumulate=8", "data.batch_size=512"},
+      {"model={type: lenet5, kernel_size: 7}", "train.accumulate=64", "data.batch_size=8192"},
+      // Labels of pixels: more bytes than the images.
+      {"data={set: synthetic_segmentation, train_size: 2000, test_size: 200}",
+       "model={type: unet, poolings: 1, width: 1}"},
   };
   for (const auto& overrides : cases) {
     const ExperimentConfig config = config_of(overrides);
