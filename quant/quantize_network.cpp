@@ -140,7 +140,8 @@ void apply_quantization(Module& network, const QuantConfig& config, Device devic
   const std::vector<Target>& targets = walk.targets;
   check_names(config, targets);
   const std::int64_t usual = QuantConfig{}.residual_bits;
-  if (walk.has_branches && config.residual_bits != 0 && config.residual_bits != usual) {
+  if (walk.has_branches && walk.blocks.empty() && config.residual_bits != 0 &&
+      config.residual_bits != usual) {
     fail(ErrorKind::kConfig, "quant.residual_bits",
          cat("expected ", usual, " (the default) or 0 because the sums of branches stay f32, got ",
              config.residual_bits));
