@@ -302,8 +302,9 @@ std::vector<std::string> names_of(const std::vector<BenchedProblem>& problems) {
 
 }  // namespace
 
-// The text tells the kind of the problem: only a deformable convolution has offset groups, and only
-// the text of a sparse convolution (a cloud of sites) begins with "cloud".
+// The text tells the kind of the problem: only a deformable convolution has offset groups, only a
+// transposed one an output padding, and only the text of a sparse convolution (a cloud of sites)
+// begins with "cloud".
 BenchedProblem::BenchedProblem(const std::string& text) {
   if (text.starts_with("cloud=")) {
     cloud_ = CloudProblem::parse(text);
@@ -319,6 +320,9 @@ BenchedProblem::BenchedProblem(const std::string& text) {
   if (text.find(",offset_groups=") != std::string::npos) {
     deformable_ = DeformConv2dProblem::parse(text);
     static_cast<Conv2dProblem&>(*this) = *deformable_;
+  } else if (text.find(",opad=") != std::string::npos) {
+    transposed_ = ConvTranspose2dProblem::parse(text);
+    static_cast<Conv2dProblem&>(*this) = *transposed_;
   } else {
     static_cast<Conv2dProblem&>(*this) = Conv2dProblem::parse(text);
     check();

@@ -10,6 +10,7 @@
 #include "experiments/bench/sparse/cloud_problem.h"
 #include "experiments/report/bench_head.h"
 #include "framework/machine/peaks.h"
+#include "layers/conv_transpose2d/problem.h"
 #include "layers/deform_conv2d/problem.h"
 
 namespace convscope {
@@ -30,14 +31,23 @@ class CONVSCOPE_API BenchedProblem : public Conv2dProblem {
   // Parses the text of a row; fails when it is not a problem.
   explicit BenchedProblem(const std::string& text);
   const std::optional<DeformConv2dProblem>& deformable() const { return deformable_; }
+  const std::optional<ConvTranspose2dProblem>& transposed() const { return transposed_; }
   const std::optional<CloudProblem>& cloud() const { return cloud_; }
   std::string text() const {
-    return cloud_ ? cloud_->text() : deformable_ ? deformable_->text() : Conv2dProblem::text();
+    return cloud_        ? cloud_->text()
+           : deformable_ ? deformable_->text()
+           : transposed_ ? transposed_->text()
+                         : Conv2dProblem::text();
   }
-  double nominal_flops() const { return cloud_ ? flops_ : Conv2dProblem::nominal_flops(); }
+  double nominal_flops() const {
+    return cloud_        ? flops_
+           : transposed_ ? transposed_->nominal_flops()
+                         : Conv2dProblem::nominal_flops();
+  }
   double nominal_bytes() const {
     return cloud_        ? bytes_
            : deformable_ ? deformable_->nominal_bytes()
+           : transposed_ ? transposed_->nominal_bytes()
                          : Conv2dProblem::nominal_bytes();
   }
   // Sets the FLOPs and bytes of a sparse problem from the rows of the file, so that its cloud of
@@ -47,6 +57,7 @@ class CONVSCOPE_API BenchedProblem : public Conv2dProblem {
 
  private:
   std::optional<DeformConv2dProblem> deformable_;
+  std::optional<ConvTranspose2dProblem> transposed_;
   std::optional<CloudProblem> cloud_;
   double flops_ = 0, bytes_ = 0;
 };

@@ -40,7 +40,9 @@ std::string rest_of(Over over, const BenchSetting& setting, BenchedProblem z) {
   const std::string layer =
       z.cloud()    ? z.text()
       : deformable ? cat("deformable ", deformable->offset_groups, " ", deformable->mask)
-                   : "";
+      : z.transposed()
+          ? cat("transposed ", z.transposed()->output_pad_h, "x", z.transposed()->output_pad_w)
+          : "";
   return cat(
       layer, "|", types, "|", name_of(z.math), "|", z.weight_format.text(), "|", name_of(z.layout),
       "|", setting.device, "|", setting.isa, "|", setting.cpu, "|", setting.cache, "|",

@@ -244,6 +244,18 @@ TEST(BenchPlots, DeformableConvolutionsHaveTheirOwnSizes) {
   EXPECT_EQ(lines(other), 0u);
 }
 
+// The output padding is part of the problem. 4 H W products for each of C K channels, not P Q.
+TEST(BenchPlots, TransposedConvolutionsHaveTheirOwnSizes) {
+  const TemporaryFolder root;
+  const std::string base = "n=8,c=16,h=28,w=28,k=16,r=2,s=2,stride=2";
+  const BenchSet set = read_text(root, file(row("direct", 2, 1, "", base + ",opad=0") + "," +
+                                            row("direct", 3, 1, "", base + ",opad=1")));
+  ASSERT_EQ(set.problems.size(), 2u);
+  EXPECT_TRUE(set.problems[1].text().ends_with(",opad=1")) << set.problems[1].text();
+  EXPECT_EQ(set.problems[0].nominal_flops(), 2.0 * 8 * 16 * 16 * 28 * 28 * 4);
+  EXPECT_EQ(draw_plots(set, {"heatmap"}).plots.size(), 1u);
+}
+
 TEST(BenchPlots, TheRooflineOfBytesHasTheirPeak) {
   const TemporaryFolder root;
   std::string text = file(row("int8_direct", 2, 2, "", kBytesProblem), 2);
