@@ -96,9 +96,11 @@ Names swept_keys(std::vector<RunRow>& rows) {
                      key.starts_with("expect.") || key.starts_with("log.") ||
                      key.starts_with("checkpoint.");
     const auto has = [&name = key](const RunRow& row) { return row.config.contains(name); };
-    // If only some rows have a block (such as `quant`), only its key `method` becomes a column.
-    const bool differs =
-        std::ranges::all_of(rows, has) ? found.size() > 1 : key.ends_with(".method");
+    // If only some rows have a block (such as `quant`), only its key `method` becomes a column. A
+    // loss that is only a name has the defaults of its options.
+    const bool differs = std::ranges::all_of(rows, has)
+                             ? found.size() > 1
+                             : key.ends_with(".method") || key.starts_with("train.loss.");
     if (!own && differs) out.push_back(key);
   }
   return out.size() <= kMaxSweptKeys ? out : Names();
