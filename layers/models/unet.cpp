@@ -37,7 +37,8 @@ std::shared_ptr<Module> build(const Options& options, const Shape& input, int cl
     if (size % (std::int64_t{1} << poolings) == 0) continue;
     fail(ErrorKind::kConfig, kName,
          cat("expected images whose height and width are multiples of 2^poolings = ",
-             std::int64_t{1} << poolings, ", got ", input, "; reduce model.poolings"));
+             std::int64_t{1} << poolings, ", got ", input,
+             "; reduce model.poolings, or use images of another size"));
   }
   LayerList net(kName);
   std::vector<std::string> levels{two_convs(net, "down0", "input", width)};

@@ -73,7 +73,7 @@ TEST(BranchingModels, RefuseWhatDoesNotFit) {
               network("unet", {}, {1, 3, 24, 32});
             }),
             "[unet] expected images whose height and width are multiples of 2^poolings = 16, got "
-            "[1,3,24,32]; reduce model.poolings");
+            "[1,3,24,32]; reduce model.poolings, or use images of another size");
   EXPECT_EQ(
       error_of([] {
         network("resnet50", options({{"widths", std::vector<std::int64_t>{8, 8}}}), {1, 3, 32, 32});
