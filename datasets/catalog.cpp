@@ -5,6 +5,7 @@
 // are valid for any compression of a copy.
 #include "datasets/catalog.h"
 
+#include "datasets/dataset.h"
 #include "framework/registry.h"
 
 namespace convscope {
@@ -53,7 +54,8 @@ namespace {
 // Returns a remark for `data` commands on a set without published files; "" for other sets.
 const char* remark_on(const std::string& name) {
   if (name == "mnist_points") return "; that set reads the files of mnist";
-  const bool drawn = name.starts_with("synthetic_") || name == "digit_points";
+  const bool drawn = (name.starts_with("synthetic_") && dataset_types().find(name) != nullptr) ||
+                     name == "digit_points";
   return drawn ? "; that set is drawn by the program itself" : "";
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// eval_command.cpp: `convscope eval`: loss and accuracy of trained weights.
+// eval_command.cpp: `convscope eval`: loss, accuracy and IoU of trained weights.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -140,7 +140,7 @@ std::function<int()> declare_eval(CommandLine& app) {
 }  // namespace convscope
 
 CONVSCOPE_REGISTER_COMMAND("eval",
-                           {.summary = "Evaluate a trained network: loss and accuracy.",
+                           {.summary = "Evaluate a trained network: loss, accuracy, IoU.",
                             .usage = "eval RUN|FILE [--split test|val|train]",
                             .examples = {"eval runs/quickstart",
                                          "eval runs/quickstart --split train --weights best",

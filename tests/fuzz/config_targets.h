@@ -54,7 +54,8 @@ inline std::vector<FuzzTarget> config_targets() {
          }
          out.push_back(
              "data: {set: mnist}\n"
-             "blocks: {b: {parameters: {n: 4, m: $n * 2}, layers: [{type: dropout, p: -(1e0 - 0.5) + "
+             "blocks: {b: {parameters: {n: 4, m: $n * 2}, layers: [{type: dropout, p: -(1e0 - 0.5) "
+             "+ "
              "$n / 8.0}, {type: conv2d, out_channels: 2*$m-1, kernel_size: [$m / $n, 3]}]}}\n"
              "layers: [{block: b, repeat: 2}]\n");
          return out;

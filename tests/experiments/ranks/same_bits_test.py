@@ -12,7 +12,7 @@ LAYERS = ["model=null",
           " {type: max_pool2d, kernel_size: 2}, {type: flatten}, {type: dropout, p: 0.3}, {type: linear, out_features: 10}]"]
 
 
-# Class 3 does not count, and the parts of a batch have different total weights.
+# Labels of class 3 have weight 0, and the parts of a batch have different total weights.
 WEIGHTED = ["train.loss={label_smoothing: 0.1, class_weights: [1, 8, 0.5, 0, 2, 1, 1, 1, 1, 3]}"]
 
 
