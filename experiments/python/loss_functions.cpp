@@ -44,7 +44,7 @@ nb::tuple loss(const nb::object& x, const nb::object& labels, const std::vector<
     const nb::gil_scoped_release without_lock;
     const DeviceTurn turn(scores.device);
     const Variable logits(scores.tensor, wants_gradient);
-    const Variable result = loss_of(terms)(logits, classes.tensor.to(scores.device));
+    const Variable result = loss_of(terms)(logits, classes.tensor);
     if (wants_gradient) result.backward();
     value = result.value().item();
     if (wants_gradient) gradient = logits.grad();
@@ -54,6 +54,9 @@ nb::tuple loss(const nb::object& x, const nb::object& labels, const std::vector<
       value, wants_gradient ? to_python(gradient, scores.library) : nb::object(nb::none()));
 }
 
+  CONVSCOPE_CHECK(classes.device == scores.device, "loss",
+                  "expected x and labels on one device, got x ", scores.tensor.str(),
+                  " and labels ", classes.tensor.str());
 }  // namespace
 
 void add_losses(nb::module_& module) {

@@ -49,7 +49,7 @@ def loss(x: Any, labels: Any, kind: Any = "cross_entropy", **options: Any) -> fl
     """Returns the loss of a batch, as `train.loss` of a config computes it.
 
     x       scores [N,K], or [N,K,H,W] with a class for each pixel; f32 or f64
-    labels  classes [N] or [N,H,W], int32
+    labels  classes [N] or [N,H,W], int32, on the device of x; labels on a GPU are not range-checked
     kind    one of loss_names(), a dict as in a config, or a list of dicts for a weighted sum
 
     loss(x, labels, "focal", gamma=1.5)

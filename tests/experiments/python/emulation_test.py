@@ -48,8 +48,8 @@ class OnDevice:
         array = self.array
         sizes = (ctypes.c_int64 * array.ndim)(*array.shape)
         strides = (ctypes.c_int64 * array.ndim)(*(one // array.itemsize for one in array.strides))
-        bits = 8 * array.itemsize
-        managed = DLManagedTensor(DLTensor(array.ctypes.data, CUDA, 0, array.ndim, 2, bits, 1, sizes,
+        code, bits = (0 if array.dtype.kind == "i" else 2), 8 * array.itemsize
+        managed = DLManagedTensor(DLTensor(array.ctypes.data, CUDA, 0, array.ndim, code, bits, 1, sizes,
                                            strides, 0), None, None)
         self.managed.append((managed, sizes, strides))
         return new_capsule(ctypes.addressof(managed), b"dltensor", None)
@@ -153,6 +153,10 @@ class OnTheEmulation(unittest.TestCase):
     def test_what_lies_elsewhere_or_in_another_order_is_refused(self):
         with self.assertRaisesRegex(ValueError, "on one device, got x f32.* cuda.* and w f32.* cpu"):
             convscope.conv2d(OnDevice(self.x), self.w)
+        scores, classes = np.zeros((2, 3), np.float32), np.zeros(2, np.int32)
+        self.assertAlmostEqual(convscope.loss(OnDevice(scores), OnDevice(classes)), np.log(3), delta=1e-6)
+        with self.assertRaisesRegex(ValueError, "on one device, got x f32.* cuda.* and labels i32.* cpu"):
+            convscope.loss(OnDevice(scores), classes)
         with self.assertRaisesRegex(ValueError, r"row-major on cuda.*contiguous"):
             convscope.conv2d(OnDevice(self.x[:, :, ::2]), OnDevice(self.w))
 
