@@ -111,7 +111,11 @@ const OptionField* field_of(const Leaf& leaf, const Defaults& defaults) {
   if (const auto it = defaults.find(leaf.path); it != defaults.end()) return it->second;
   std::string path = leaf.key;  // a key of all kinds of the block
   const std::size_t open = path.rfind('[');
-  if (open != std::string::npos) path.erase(open, path.find(']', open) + 1 - open);
+  if (open != std::string::npos) {
+    path.erase(open + 1, path.find(']', open) - open - 1);  // of a list: train.loss[].weight
+    if (const auto it = defaults.find(path); it != defaults.end()) return it->second;
+    path.erase(open, 2);
+  }
   const auto it = defaults.find(path);
   return it == defaults.end() ? nullptr : it->second;
 }

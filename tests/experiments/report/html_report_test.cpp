@@ -128,7 +128,9 @@ TEST(HtmlReport, marks_what_is_not_a_default) {
   sample.config =
       "data:\n  set: synthetic_digits\n  train_size: 6000\n  batch_size: 32\n"
       "model:\n  type: lenet5\n  kernel_size: 7\n  widths: [6, 16, 120, 84]\n"
-      "optim:\n  type: sgd\n  lr: 0.050\n  momentum: 0.5\n";
+      "optim:\n  type: sgd\n  lr: 0.050\n  momentum: 0.5\n"
+      "train:\n  loss:\n    - type: cross_entropy\n      weight: 1.0\n"
+      "    - type: focal\n      weight: 0.25\n";
   const std::string page = html_report(write_run(root.path(), sample));
   for (const char* marked :
        {"  batch_size: 32", "  kernel_size: 7", "  set: synthetic_digits", "  momentum: 0.5"}) {
@@ -141,6 +143,9 @@ TEST(HtmlReport, marks_what_is_not_a_default) {
   const std::string table = without_tags(part_of(page, "id=\"config\"", "<details"));
   EXPECT_NE(table.find("|data.batch_size||32||64|"), std::string::npos) << table;
   EXPECT_NE(table.find("|model.kernel_size||7||5|"), std::string::npos) << table;
+  EXPECT_NE(table.find("|train.loss.1.type||focal||cross_entropy|"), std::string::npos) << table;
+  EXPECT_NE(table.find("|train.loss.1.weight||0.25||1.0|"), std::string::npos) << table;
+  EXPECT_EQ(table.find("train.loss.0"), std::string::npos) << table;
 }
 
 // Columns of layers.csv without times; then the time columns.
