@@ -23,7 +23,7 @@
 //                               classes; a run with recorded steps measures it at its end
 //   test_iou, test_class_iou    with a class for each pixel: mean intersection over union on the
 //                               test images in percent, and that of each class (null: the class
-//                               does not occur); acc, val_acc and train_acc then count pixels
+//                               does not occur); the accuracies then count pixels
 //   execution                   what runs: execution_text()
 //   step                        how most steps ran: "recorded" (launched as one), "planned"
 //                               (compiled once, then replayed) or "dynamic" (a graph per step)

@@ -90,7 +90,7 @@ struct Evaluation {
   double loss = 0;      // mean over all images, in nats
   double accuracy = 0;  // percent of the images, or of their pixels
   std::int64_t images = 0;
-  double top5 = -1;  // percent of the images whose label is among the 5 largest; -1: unknown
+  double top5 = -1;  // percent of images or pixels with the label among the 5 largest; -1: unknown
   // Intersection over union of each class in percent, -1 for a class that does not occur; empty
   // without a class for each pixel.
   std::vector<double> class_iou = {};

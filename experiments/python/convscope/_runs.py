@@ -99,7 +99,8 @@ def report(paths: Path | Sequence[Path] = "runs", *, columns: str | Sequence[str
 
 
 class Confusion(NamedTuple):
-    """The confusion matrix of the test images: matrix[i][k] counts images of classes[i] predicted as classes[k]."""
+    """The confusion matrix of the test images: matrix[i][k] counts images of classes[i] predicted as classes[k];
+    with a class for each pixel, it counts pixels."""
     classes: list[str]
     matrix: list[list[int]]
 

@@ -81,7 +81,8 @@ std::vector<Fact> facts_of_summary(const RunSummary& s, const RunEnvironment& en
   std::vector<Fact> facts = {
       {"Test accuracy", percent_text(s.acc), loss_text(s.test_loss, "test")},
       {"Mean IoU", percent_text(s.test_iou), class_iou_text(s)},
-      {"Top-5 accuracy", percent_text(s.test_top5), "of the test images"},
+      {"Top-5 accuracy", percent_text(s.test_top5),
+       cat("of the test ", s.test_iou ? "pixels" : "images")},
       {"Validation accuracy", percent_text(s.val_acc), loss_text(s.val_loss, "validation")},
       {"Best accuracy", percent_text(s.best_acc), best_text(s)},
       {"Training accuracy", s.epochs > 0 ? percent_text(s.train_acc) : "",
