@@ -141,6 +141,7 @@ std::vector<std::string> run_frame(const RunView& run, const FrameLook& look) {
                   std::isfinite(run.loss) ? fmt::format("{:.4f}", run.loss) : "-",
                   percent(run.train_acc), percent(last_of(run.test_accuracy)),
                   best_text(run.test_accuracy)));
+  if (std::isfinite(run.test_iou)) add("test IoU " + percent(run.test_iou));
   if (const std::string time = time_line(run); !time.empty()) add(time);
 
   const int free = look.rows - static_cast<int>(out.size());
@@ -162,6 +163,7 @@ std::string run_line(const RunView& run) {
   if (std::isfinite(run.loss)) out += fmt::format("  loss {:.4f}", run.loss);
   if (std::isfinite(run.train_acc)) out += "  train " + percent(run.train_acc);
   if (!run.test_accuracy.empty()) out += "  test " + percent(last_of(run.test_accuracy));
+  if (std::isfinite(run.test_iou)) out += "  test IoU " + percent(run.test_iou);
   if (std::isfinite(run.images_per_s)) out += fmt::format("  {:.0f} images/s", run.images_per_s);
   if (std::isfinite(run.seconds_left)) out += "  left " + duration_text(run.seconds_left);
   if (!run.is_going() && !run.status.reason.empty()) out += "  " + run.status.reason;

@@ -166,10 +166,12 @@ void RunReader::read_epochs() {
   const CsvTable epochs =
       parse_csv(file_text(view_.path + "/epochs.csv"), "epochs.csv", {"phases"});
   view_.test_accuracy.clear();
+  view_.test_iou = kUnknown;
   for (std::size_t row = 0; row < epochs.rows.size(); ++row) {
     const double accuracy = epochs.number(row, "test_acc");
     if (std::isfinite(accuracy)) {
       view_.test_accuracy.emplace_back(epochs.number(row, "epoch"), accuracy);
+      view_.test_iou = epochs.number(row, "test_iou");
     }
   }
   if (epochs.empty()) return;

@@ -24,6 +24,7 @@ struct RunView {
   std::int64_t epoch = 0, epochs = 0;            // current one, from 1; planned, 0: unknown
   std::int64_t step = 0, steps = 0;              // finished; total, 0: unknown
   double loss = kUnknown, train_acc = kUnknown;  // over the last steps
+  double test_iou = kUnknown;                    // %, the last one
   double images_per_s = kUnknown;
   double seconds = kUnknown, seconds_left = kUnknown;
   double heartbeat_age = kUnknown;                       // s since the last sign of life

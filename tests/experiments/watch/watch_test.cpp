@@ -119,6 +119,18 @@ TEST(Watch, shows_a_run_that_is_going_on) {
   }
 }
 
+TEST(Watch, shows_the_mean_iou_only_of_a_run_that_has_one) {
+  const TemporaryFolder root;
+  RunReader pets(write_run(root.path(), {.name = "pets", .test_iou = 62.5}));
+  RunReader lenet(write_run(root.path(), {}));
+  const auto shown = [](RunReader& reader) {
+    return text_of_lines(run_frame(reader.look(), {.columns = 80})) + run_line(reader.look());
+  };
+  EXPECT_NE(shown(pets).find("\ntest IoU 62.50 %\n"), std::string::npos);
+  EXPECT_NE(shown(pets).find("test 90.00 %  test IoU 62.50 %"), std::string::npos);
+  EXPECT_EQ(shown(lenet).find("IoU"), std::string::npos);
+}
+
 TEST(Watch, fits_every_size_of_terminal) {
   const TemporaryFolder root;
   const std::string folder = write_run(root.path(), {.name = std::string(90, 'n'), .epochs = 30});
