@@ -5,28 +5,44 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
 #include <map>
 #include <tuple>
 
+#include "experiments/config/experiment_config.h"
 #include "experiments/python/arguments.h"
 #include "experiments/python/functions.h"
+#include "layers/layer_types.h"
 #include "layers/losses/loss.h"
 
 namespace convscope::python {
 namespace {
 
-// One loss of a sum: its type, its weight, and its options, which are numbers or lists of numbers.
-using Term = std::tuple<std::string, double, std::map<std::string, double>,
+// One loss of a sum: its type, and its weight and options, which are numbers or lists of numbers.
+using Term = std::tuple<std::string, std::map<std::string, double>,
                         std::map<std::string, std::vector<double>>>;
+
+// Returns the weight of a term as a config accepts it.
+const OptionField& weight_field() {
+  static const OptionField field = [] {
+    const std::vector<ConfigKey> keys = config_keys();
+    return std::ranges::find(keys, "train.loss[].weight", &ConfigKey::path)->field;
+  }();
+  return field;
+}
 
 Loss loss_of(const std::vector<Term>& terms) {
   std::vector<LossTerm> out;
-  for (const auto& [type, weight, numbers, lists] : terms) {
+  for (const auto& [type, numbers, lists] : terms) {
     LossTerm& term = out.emplace_back();
     term.type = type;
-    term.weight = weight;
-    for (const auto& [name, value] : numbers) term.options.set(name, value);
-    for (const auto& [name, value] : lists) term.options.set(name, value);
+    Options weight;
+    const auto set = [&](const std::string& name, const OptionValue& value) {
+      (name == "weight" ? weight : term.options).set(name, value);
+    };
+    for (const auto& [name, value] : numbers) set(name, value);
+    for (const auto& [name, value] : lists) set(name, value);
+    term.weight = complete_options({weight_field()}, weight, type).number("weight");
   }
   return Loss(std::move(out));
 }
@@ -38,6 +54,9 @@ nb::tuple loss(const nb::object& x, const nb::object& labels, const std::vector<
   const Array classes = array_of(labels, "loss", "labels", {"i32", "int32"});
   CONVSCOPE_CHECK(scores.dtype == DType::f32 || scores.dtype == DType::f64, "loss",
                   "expected x of type f32 or f64, got ", name_of(scores.dtype));
+  CONVSCOPE_CHECK(classes.device == scores.device, "loss",
+                  "expected x and labels on one device, got x ", scores.tensor.str(),
+                  " and labels ", classes.tensor.str());
   double value = 0;
   Tensor gradient;
   {
@@ -54,9 +73,6 @@ nb::tuple loss(const nb::object& x, const nb::object& labels, const std::vector<
       value, wants_gradient ? to_python(gradient, scores.library) : nb::object(nb::none()));
 }
 
-  CONVSCOPE_CHECK(classes.device == scores.device, "loss",
-                  "expected x and labels on one device, got x ", scores.tensor.str(),
-                  " and labels ", classes.tensor.str());
 }  // namespace
 
 void add_losses(nb::module_& module) {

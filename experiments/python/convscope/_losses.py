@@ -16,7 +16,7 @@ class LossGradient(NamedTuple):
     dx: Any
 
 
-def _term(given: Any, **options: Any) -> tuple[str, float, dict[str, float], dict[str, list[float]]]:
+def _term(given: Any, **options: Any) -> tuple[str, dict[str, float], dict[str, list[float]]]:
     if not isinstance(given, (str, Mapping)):
         raise ArgumentError("[loss] expected the name of a loss or a dict such as {'type': 'focal', 'gamma': 1}, "
                             f"got one of type {type(given).__name__}")
@@ -24,7 +24,7 @@ def _term(given: Any, **options: Any) -> tuple[str, float, dict[str, float], dic
     singles: dict[str, float] = {}
     lists: dict[str, list[float]] = {}
     for name, value in entries.items():
-        if name in ("type", "weight") or value is None:
+        if name == "type" or value is None:
             continue
         try:
             if isinstance(value, numbers.Real):
@@ -33,7 +33,7 @@ def _term(given: Any, **options: Any) -> tuple[str, float, dict[str, float], dic
                 lists[name] = [float(one) for one in value]
         except (TypeError, ValueError):
             raise ArgumentError(f"[loss] expected a number or a list of numbers for {name}, got {value!r}") from None
-    return str(entries.get("type", "cross_entropy")), float(entries.get("weight", 1)), singles, lists
+    return str(entries.get("type", "cross_entropy")), singles, lists
 
 
 def _terms(kind: Any, options: dict[str, Any]) -> list[Any]:
