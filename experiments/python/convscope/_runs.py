@@ -111,10 +111,16 @@ def confusion(run: Path) -> Confusion:
     try:
         with open(path, encoding="utf-8", newline="") as file:
             head, *rows = list(csv.reader(file))
+        classes, matrix = head[1:], [[int(cell) for cell in row[1:]] for row in rows]
     except OSError as error:
         raise FileError(f"[confusion] expected the file {path} of a run that has ended, got: "
                         f"{error.strerror}") from None
-    return Confusion(head[1:], [[int(cell) for cell in row[1:]] for row in rows])
+    except (ValueError, csv.Error):  # not even a header, or a cell that holds text
+        classes, matrix = [], []
+    if not classes or [len(row) for row in matrix] != [len(classes)] * len(classes):
+        raise FileError(f"[confusion] expected the file {path} as a run writes it, with a row and a column for each "
+                        "class, got one that is empty or damaged")
+    return Confusion(classes, matrix)
 
 
 class Plot:

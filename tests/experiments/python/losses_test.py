@@ -90,6 +90,19 @@ class Losses(unittest.TestCase):
                 call()
 
 
+class Confusion(unittest.TestCase):
+    def test_a_damaged_file_is_refused_with_its_name(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "confusion.csv"
+            path.write_text("class,cat,dog\ncat,3,1\ndog,0,4\n")
+            self.assertEqual(convscope.confusion(folder), (["cat", "dog"], [[3, 1], [0, 4]]))
+            for text in ["", "class\n", "class,cat,dog\ncat,3,1\n", "class,cat,dog\ncat,3,1\ndog,0\n",
+                         "class,cat,dog\ncat,3,1\ndog,0,x\n", "class,cat,dog\ncat,3,1\ndog,0,\n"]:
+                path.write_text(text)
+                with self.subTest(text=text), self.assertRaisesRegex(convscope.FileError, "confusion.csv as a run"):
+                    convscope.confusion(folder)
+
+
 @unittest.skipUnless(PROGRAM.is_file(), "the program is not in the package")
 class Metrics(unittest.TestCase):
     def test_a_run_with_a_sum_of_losses_has_a_confusion_matrix_and_a_top_five(self):
