@@ -302,8 +302,8 @@ std::vector<std::string> names_of(const std::vector<BenchedProblem>& problems) {
 
 }  // namespace
 
-// The text tells the kind of the problem: only a deformable convolution has offset groups, only a
-// transposed one an output padding, and only the text of a sparse convolution (a cloud of sites)
+// The text tells the kind of the problem. Only a deformable convolution has offset groups, and only
+// a transposed one has an output padding. The text of a sparse convolution (a cloud of sites)
 // begins with "cloud".
 BenchedProblem::BenchedProblem(const std::string& text) {
   if (text.starts_with("cloud=")) {

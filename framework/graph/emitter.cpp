@@ -39,10 +39,11 @@ void Emitter::emit_deferred() {
 }
 
 void Emitter::overwrite_dead_memory() {
+  // The caller reads the result after the last call.
+  if (call_index_ == static_cast<int>(call_ops_.size())) return;
   std::vector<Tensor> dead;
   for (const SlotState& slot : slots_) {
-    const bool stays = slot.in_prologue && !slot.is_temporary && (slot.in_step || !slot.is_value);
-    if (stays || slot.last != call_index_ - 1 || slot.bytes == 0) continue;
+    if (slot.last != call_index_ - 1 || slot.bytes == 0) continue;
     dead.push_back(
         Tensor::view(arena_, slot.offset, {static_cast<std::int64_t>(slot.bytes)}, DType::u8));
   }
@@ -60,11 +61,10 @@ void Emitter::overwrite_dead_memory() {
 void Emitter::finish_dry_pass() {
   std::vector<ArenaRequest> requests;
   requests.reserve(slots_.size());
-  for (const SlotState& slot : slots_) {
+  for (SlotState& slot : slots_) {
     const bool stays = slot.in_prologue && !slot.is_temporary && (slot.in_step || !slot.is_value);
-    requests.push_back({.bytes = slot.bytes,
-                        .first = stays ? 0 : slot.first,
-                        .last = stays ? 1 << 30 : slot.last});
+    if (stays) slot.first = 0, slot.last = 1 << 30;
+    requests.push_back({.bytes = slot.bytes, .first = slot.first, .last = slot.last});
   }
   const ArenaPlan plan = plan_arena(requests);
   for (std::size_t i = 0; i < slots_.size(); ++i) slots_[i].offset = plan.offsets[i];
