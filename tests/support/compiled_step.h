@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <string>
 #include <vector>
@@ -35,6 +36,7 @@ inline std::string expect_compiled_like_eager(std::vector<LayerSpec> layers, con
   };
   const auto compiled = network(), eager = network();
   std::string why;
+  ::setenv("CONVSCOPE_OVERWRITE_DEAD_MEMORY", "1", 1);
   const auto plan = StepPlan::make(*compiled, input, PlanMode::training, &why);
   if (plan == nullptr) {
     ADD_FAILURE() << why;
