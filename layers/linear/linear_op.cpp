@@ -194,10 +194,10 @@ class LinearOp final : public Operation {
       return convscope::emit_weight_gradient(emitter, blocks_.work(Direction::backward_weight),
                                              operands, weight());
     }
+    const Tensor in = saved_operand(emitter, x(), x_rounded_);  // a call may copy the images to it
     const Emitter::Target dw = emitter.gradient_target(weight());
-    const Tensor dy = emitter.gradient(y);
-    emit(emitter, {.a = operand(emitter, dy, dy_rounded),
-                   .b = saved_operand(emitter, x(), x_rounded_),
+    emit(emitter, {.a = operand(emitter, emitter.gradient(y), dy_rounded),
+                   .b = in,
                    .c = dw.tensor,
                    .transpose_a = Transpose::yes,
                    .accumulate = dw.accumulate,
@@ -232,6 +232,7 @@ class LinearOp final : public Operation {
       emitter.prologue(
           [&] { prepared = emit_preparation(emitter, work, emitter.value(weight())); });
     }
+    operand_of(emitter, x());  // a call may copy the images to it, before the operands are named
     OperandViews views;
     Operands operands{.in = {}, .out = {}, .epilogue = {.relu = relu_}};
     if (prepared == kNoSlot) {

@@ -74,7 +74,8 @@ TEST(MemoryNeed, IsThatOfTheRun) {
        "layers=[{type: flatten}, {type: linear, out_features: 3000}, {type: relu}, "
        "{type: linear, out_features: 10}]"},
       {"model={type: lenet5, kernel_size: 7}", "train.accumulate=8", "data.batch_size=512"},
-      {"model={type: lenet5, kernel_size: 7}", "train.accumulate=64", "data.batch_size=8192"},
+      {"model={type: lenet5, kernel_size: 7}", "train.accumulate=16", "data.batch_size=2048",
+       "data.train_size=2048", "data.test_size=64"},
       // Labels of pixels: more bytes than the images.
       {"data={set: synthetic_segmentation, train_size: 2000, test_size: 200}",
        "model={type: unet, poolings: 1, width: 1}"},
