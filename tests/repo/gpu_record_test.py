@@ -220,7 +220,7 @@ sys.exit(deform.main())""")
         self.baseline(*words, script="run.py", code=1)
 
     def test_networks_go_on(self):
-        for script, count, more in (("net_gpu_vs_pytorch.py", 48, []),
+        for script, count, more in (("net_gpu_vs_pytorch.py", 54, []),
                                     ("lenet_step_gpu_vs_pytorch.py", 5, ["--kinds", "CUDA graph"])):
             (self.root / "out.json").unlink(missing_ok=True)
             self.baseline("--seconds", "0", *more, script=script, code=75)
