@@ -55,8 +55,9 @@ def torch_ms(torch, case, precision, layout, seconds, is_compiled=False):
     torch.manual_seed(0)
     order = baselines.layout_of(layout)
     model = baselines.MODELS[network](classes=classes, **options).cuda().to(memory_format=order)
-    x = torch.randn(batch, *map(int, image.split("x")), device="cuda").contiguous(memory_format=order)
-    labels = torch.randint(classes, baselines.shape_of_labels(network, x), device="cuda")
+    shape = (batch, *map(int, image.split("x")))
+    x = torch.randn(*shape, device="cuda").contiguous(memory_format=order)
+    labels = torch.randint(classes, baselines.shape_of_labels(network, shape), device="cuda")
     if is_compiled:
         torch._dynamo.reset()
         model.compile()

@@ -61,7 +61,7 @@ def torch_child(case, layout_name, is_compiled, threads, seconds, clock):
     model = baselines.MODELS[case["net"]](classes=case["classes"], **options)
     model = model.to(memory_format=layout)
     x = torch.randn(case["batch"], *shape).contiguous(memory_format=layout)
-    target = torch.randint(case["classes"], baselines.shape_of_labels(case["net"], x))
+    target = torch.randint(case["classes"], baselines.shape_of_labels(case["net"], tuple(x.shape)))
     if is_compiled:
         model.compile()
     if case["mode"] == "train":

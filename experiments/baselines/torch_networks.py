@@ -215,9 +215,9 @@ MODELS = {"lenet5": lenet5, "resnet18": resnet18, "mobilenet_v1": mobilenet_v1,
           "efficientnet_b0": of_torchvision("efficientnet_b0"), "convnext_tiny": ConvNeXt, "unet": UNet}
 
 
-def shape_of_labels(name, x):
-    """Returns the shape of the labels of a batch: U-Net has a class for each pixel."""
-    return x[:, 0].shape if name == "unet" else x.shape[:1]
+def shape_of_labels(name, shape):
+    """Returns the shape of the labels of a batch [N,C,H,W]: U-Net has a class for each pixel."""
+    return (shape[0], *shape[2:]) if name == "unet" else shape[:1]
 
 
 def training_step(model, x, labels):
