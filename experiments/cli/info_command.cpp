@@ -14,6 +14,7 @@
 #include "experiments/run_folder/environment.h"
 #include "framework/device.h"
 #include "framework/io/json_text.h"
+#include "layers/dispatch/cost/device_table.h"
 #include "layers/dispatch/plugin/plugin_algorithms.h"
 #include "layers/layer_types.h"
 #include "layers/losses/loss.h"
@@ -88,6 +89,7 @@ Json facts() {
   const auto peaks = remembered_cpu_peaks();
   out["peaks"] = peaks ? Json::parse(peaks_json_text(*peaks)) : Json();
   const auto gpu = remembered_gpu_peaks();
+  out["cost_table"] = table_in_use().name;
   out["gpu_peaks"] = gpu ? gpu_peaks_json(*gpu) : Json();
   for (const std::string& name : operator_table().names()) {
     out[name + "_algorithms"] = {{"cpu", algorithms_of(name, DeviceType::cpu)},
@@ -151,6 +153,8 @@ void print_text(const Json& all) {
   print_line("peaks", peaks ? "measured, in " + cpu_peaks_path()
                             : "not measured (convscope info --measure)");
   if (peaks) std::cout << peaks_text(*peaks);
+  const TableInUse table = table_in_use();
+  print_line("estimates", cat("table ", table.name, table.is_generic ? kHowToTune : ""));
   if (cuda.at("available").get<bool>()) {
     const auto gpu = remembered_gpu_peaks();
     print_line("gpu peaks", gpu ? "measured, in " + gpu_peaks_path()

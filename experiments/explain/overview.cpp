@@ -15,6 +15,7 @@
 #include "experiments/plugins/plugins.h"
 #include "framework/int_math.h"
 #include "framework/parallel.h"
+#include "layers/dispatch/cost/device_table.h"
 
 namespace convscope {
 namespace {
@@ -83,7 +84,9 @@ std::string legend(const Contents& contents) {
   }
   if (contents.estimates) {
     out += " ms: estimated for all directions";
-    out += contents.no_estimate ? "; chains have no estimate." : ".";
+    out += contents.no_estimate ? "; chains have no estimate" : "";
+    const TableInUse table = table_in_use();
+    out += cat(", by the table ", table.name, table.is_generic ? kHowToTune : "", ".");
   }
   return wrapped_text(out, 0);
 }

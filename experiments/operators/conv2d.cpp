@@ -14,6 +14,8 @@
 #include "experiments/operators/bench_call.h"
 #include "experiments/operators/conv_sizes.h"
 #include "experiments/operators/operator_table.h"
+#include "experiments/tune/random_problems.h"
+#include "experiments/tune/tuning.h"
 #include "layers/dispatch/half_problem.h"
 
 namespace convscope {
@@ -217,4 +219,7 @@ CONVSCOPE_REGISTER_OPERATOR(
                         "--fail-above 1.10"},
      .check_examples = {"winograd_f4x3", "mine --plugin mine/build/mine.so",
                         "mine --plugin mine/build/mine.so --quick"},
-     .check = convscope::conv2d_check()})
+     .check = convscope::conv2d_check(),
+     .tune = [](convscope::Tuning& tuning) {
+       tuning.measure(convscope::random_conv2d(tuning.random()));
+     }})

@@ -8,6 +8,8 @@
 #include "experiments/operators/bench_call.h"
 #include "experiments/operators/conv_sizes.h"
 #include "experiments/operators/operator_table.h"
+#include "experiments/tune/random_problems.h"
+#include "experiments/tune/tuning.h"
 
 namespace convscope {
 namespace {
@@ -122,4 +124,7 @@ CONVSCOPE_REGISTER_OPERATOR(
                      "--padding 1 --dy dy.npy --out-y y.npy --out-doffset doffset.npy"},
      .bench_examples = {"--shapes experiments/shapes/deform.txt --threads 1"},
      .check_examples = {"fused"},
-     .check = convscope::reference_check(convscope::checked_problems())})
+     .check = convscope::reference_check(convscope::checked_problems()),
+     .tune = [](convscope::Tuning& tuning) {
+       tuning.measure(convscope::random_deform_conv2d(tuning.random()));
+     }})

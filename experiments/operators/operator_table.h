@@ -23,6 +23,7 @@ namespace convscope {
 class BenchCall;    // bench_call.h
 class CommandLine;  // experiments/cli/command_line.h
 class OpCall;       // op_call.h
+class Tuning;       // experiments/tune/tuning.h
 
 // What lists of algorithms show of one algorithm.
 struct AlgorithmFacts {
@@ -46,6 +47,9 @@ struct OperatorEntry {
   // Returns the operator for a problem's text; null: no text describes a problem.
   std::function<std::shared_ptr<const OperatorUse>(const std::string&, const AlgorithmPolicy&)>
       use = {};
+  // Times the algorithms on one problem of a designed set, for `convscope tune`; null: the operator
+  // calls kernels of another one.
+  void (*tune)(Tuning&) = nullptr;
 };
 // Returns the operators by name ("deform_conv2d").
 CONVSCOPE_API Registry<OperatorEntry>& operator_table();

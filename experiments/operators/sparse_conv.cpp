@@ -17,6 +17,8 @@
 #include "experiments/operators/bench_call.h"
 #include "experiments/operators/conv_sizes.h"
 #include "experiments/operators/operator_table.h"
+#include "experiments/tune/random_problems.h"
+#include "experiments/tune/tuning.h"
 #include "framework/io/npy.h"
 
 namespace convscope {
@@ -332,4 +334,8 @@ CONVSCOPE_REGISTER_OPERATOR(
                      "--out-y y.npy"},
      .bench_examples = {"--shapes experiments/shapes/sparse.txt --threads 1"},
      .check_examples = {"implicit_gemm --quick"},
-     .check = convscope::reference_check(convscope::checked_problems())})
+     .check = convscope::reference_check(convscope::checked_problems()),
+     .tune = [](convscope::Tuning& tuning) {
+       const auto cloud = convscope::CloudProblem::parse(convscope::random_cloud(tuning.random()));
+       tuning.measure(cloud.on(cloud.map()));
+     }})

@@ -42,7 +42,8 @@ std::string wrong_with(const Conv2dCost& cost) {
   };
   std::string out = number("flops", cost.flops, 1e30);
   if (out.empty()) out = number("bytes", cost.bytes, 1e30);
-  if (out.empty()) out = number("peak_share", cost.peak_share, 1);
+  const double all = cost.issued + cost.prepared * flops_per_cycle(DType::f32);
+  if (out.empty()) out = number("peak_share", cost.flops / all, 1 + 1e-9);
   return out;
 }
 

@@ -127,9 +127,10 @@ if(CONVSCOPE_EXPERIMENTS)
   include(lesson_texts)
 endif()
 
+include(device_texts)
 include(rule_lists)
 add_library(convscope SHARED
-  ${convscope_lesson_texts} ${convscope_sources} ${convscope_kernel_sources} ${convscope_quick_sources}
+  ${convscope_device_texts} ${convscope_lesson_texts} ${convscope_sources} ${convscope_kernel_sources} ${convscope_quick_sources}
   ${convscope_emulation_sources})
 add_library(convscope::convscope ALIAS convscope)
 set_target_properties(convscope PROPERTIES

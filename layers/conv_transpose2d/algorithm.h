@@ -19,6 +19,9 @@ struct Operator<ConvTranspose2dProblem> {
   static constexpr const char* kOperation = "conv_transpose2d";
   CONVSCOPE_API static Registry<Algorithm<ConvTranspose2dProblem>>& algorithms(DeviceType device);
   CONVSCOPE_API static void run(const Call<ConvTranspose2dProblem>& call);
+  static CostKey cost_key(const char* algorithm, Direction direction) {
+    return {"conv2d", algorithm, exchanged(direction)};
+  }
   // Returns the size to which errors are relative: over_tiles() of the convolution.
   CONVSCOPE_API static Operands magnitudes(const ConvTranspose2dProblem& problem,
                                            Direction direction, const Operands& operands);

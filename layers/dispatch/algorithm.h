@@ -40,6 +40,7 @@
 #include "framework/weight_format.h"
 #include "layers/dispatch/activation_layout.h"
 #include "layers/dispatch/algorithm_function.h"
+#include "layers/dispatch/cost/model.h"
 #include "layers/dispatch/direction.h"
 #include "layers/dispatch/elements.h"
 
@@ -52,54 +53,6 @@ struct Support {
 
   static Support no(std::string why) { return {false, std::move(why)}; }
 };
-
-// How often prepared weights are used: once, as in a training step, or by many calls, as in
-// inference.
-enum class WeightUse { once, often };
-
-// The FLOPs that an algorithm executes and the bytes that it moves to and from memory. `peak_share`
-// is the part of the machine's peak that the inner loop can reach, for the type of the operands; a
-// full register tile reaches 1. `auto` estimates the time as the maximum of flops / (peak *
-// peak_share) and bytes / bandwidth. On a CPU it adds half of the smaller term, because arithmetic
-// and memory traffic overlap only in part. On a GPU it adds pass_bytes / bandwidth + launches *
-// (time of a launch).
-struct Cost {
-  double flops = 0;
-  double bytes = 0;  // moved by the kernel that computes the products
-  double peak_share = 1;
-  // The share in [0, 1) of the estimated time that prepare_weights() takes. On a CPU it is a share
-  // of the arithmetic's time (flops / peak_share), on a GPU of the whole estimate.
-  double prepare_part = 0;
-  // GPU only:
-  double pass_bytes = 0;      // moved by separate kernels: transforms, im2col, transposes
-  double launches = 1;        // kernels, one after the other
-  bool tensor_cores = false;  // the peak is that of the tensor cores: for f16/bf16 problems their
-                              // own, for others TF32 (f32 by three products has 3 x the FLOPs)
-  // The executed FLOPs as a textbook counts them: an f32 product that is computed as three fp16
-  // products counts once. (`flops` counts products relative to the rate of the tensor cores' peak.)
-  // 0: the same as `flops`.
-  double executed_flops = 0;
-
-  double executed() const { return executed_flops > 0 ? executed_flops : flops; }
-};
-
-// Returns the peak_share of a core that computes `flops` at peak_share `share` and spends `cycles`
-// more on set-up, copies and borders. `operand_type` sets the FLOPs per
-// cycle.
-CONVSCOPE_API double share_with_overhead(double flops, double share, double cycles,
-                                         DType operand_type = DType::f32);
-// Returns `cost` plus the cycles of one core that prepare_weights() takes.
-CONVSCOPE_API Cost with_preparation(Cost cost, double cycles);
-
-// Returns the milliseconds that `auto` expects on this machine (framework/machine/peaks.h);
-// `operand_type` selects the peak. `estimated_ms_prepared` is for weights that are
-// prepared once and used often: preparation costs nothing, but each call reads the prepared weights
-// from memory.
-CONVSCOPE_API double estimated_ms(const Cost& cost, DeviceType device, DType operand_type);
-// Returns what limits the estimated time: "arithmetic", "memory" or, on a GPU, "launches".
-CONVSCOPE_API const char* limit_of(const Cost& cost, DeviceType device, DType operand_type);
-CONVSCOPE_API double estimated_ms_prepared(Cost cost, std::size_t prepared_bytes, DeviceType device,
-                                           DType operand_type);
 
 // The data that a call with integer types or sparse weights needs besides its pointers: scales, and
 // the positions of the kept blocks. A gradient uses the entry of its array: dx uses that of x.
@@ -263,14 +216,22 @@ DType operand_type_of(const Problem& problem) {
   return problem.types && is_code(problem.types->w) ? problem.types->w : problem.dtype;
 }
 
+// Returns the kernel whose coefficients estimate a direction of an algorithm. An operator that
+// calls the kernels of another one has cost_key().
+template <class Problem>
+CostKey cost_key_of(const Algorithm<Problem>& algorithm, Direction direction) {
+  if constexpr (requires { Operator<Problem>::cost_key(algorithm.name, direction); }) {
+    return Operator<Problem>::cost_key(algorithm.name, direction);
+  }
+  return {Operator<Problem>::kOperation, algorithm.name, direction};
+}
+
 template <class Problem>
 double estimated_ms(const Algorithm<Problem>& algorithm, const Problem& problem,
                     Direction direction, WeightUse use = WeightUse::once) {
-  const Cost cost = algorithm.cost(problem, direction);
-  const std::size_t prepared = algorithm.prepared_size(problem, direction);
-  return use == WeightUse::often && prepared > 0
-             ? estimated_ms_prepared(cost, prepared, algorithm.device, operand_type_of(problem))
-             : estimated_ms(cost, algorithm.device, operand_type_of(problem));
+  return estimated_ms(cost_key_of(algorithm, direction), algorithm.cost(problem, direction),
+                      algorithm.device, operand_type_of(problem), use,
+                      algorithm.prepared_size(problem, direction));
 }
 
 }  // namespace convscope

@@ -29,7 +29,8 @@ const JointBackward* faster_joint_backward_of(const Conv2dAlgorithm& algorithm,
   const JointBackward* const both = joint_backward_of(algorithm, problem);
   if (both == nullptr) return nullptr;
   const double together =
-      estimated_ms(both->cost(problem), algorithm.device, operand_type_of(problem));
+      estimated_ms(cost_key_of(algorithm, Direction::backward_weight), both->cost(problem),
+                   algorithm.device, operand_type_of(problem));
   const double apart = estimated_ms(algorithm, problem, Direction::backward_data) +
                        estimated_ms(algorithm, problem, Direction::backward_weight);
   return together < apart ? both : nullptr;

@@ -114,10 +114,12 @@ Cost ask_cost(const CAlgorithm& algorithm, const Conv2dProblem& z, Direction dir
   ConvscopeCost cost{z.nominal_flops(), z.nominal_bytes(), 1.0 / (16 * 8), 0};
   const ConvscopeConv2dProblem problem = problem_for_plugin(z);
   if (algorithm.cost != nullptr) algorithm.cost(&problem, number_of(direction), &cost);
+  // FLOPs of full rate that take the time of the arithmetic.
+  const double issued = cost.flops / cost.peak_share;
   return {.flops = cost.flops,
           .bytes = cost.bytes,
-          .peak_share = cost.peak_share,
-          .prepare_part = cost.prepare_part};
+          .issued = issued * (1 - cost.prepare_part),
+          .prepared = issued * cost.prepare_part / flops_per_cycle(z.dtype)};
 }
 
 template <auto Bytes>

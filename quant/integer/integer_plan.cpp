@@ -365,7 +365,7 @@ class IntegerRewrite {
   // size: it reads, divides and writes each number.
   static double rounding_ms(std::int64_t elements) {
     const auto count = static_cast<double>(elements);
-    return estimated_ms(Cost{.flops = 16 * count, .bytes = 8 * count, .peak_share = 0.5},
+    return estimated_ms(Cost{.flops = 16 * count, .bytes = 8 * count, .issued = 32 * count},
                         DeviceType::cpu, DType::f32);
   }
 

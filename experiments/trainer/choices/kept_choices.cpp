@@ -14,6 +14,7 @@
 #include "framework/io/former_names.h"
 #include "framework/io/json_text.h"
 #include "framework/machine/peaks.h"
+#include "layers/dispatch/cost/device_table.h"
 #include "layers/dispatch/measure.h"
 
 namespace convscope {
@@ -58,6 +59,7 @@ void KeptChoices::take_over(const std::string& run) {
       CONVSCOPE_CHECK(peaks.*field.member >= 0 && peaks.*field.member < 1e18, "choices",
                       "expected a number of at least 0 as ", field.name);
     }
+    if (content.contains("costs")) use_device_table(content["costs"].get<std::string>());
     take_over_answers(measured);
     set_machine_peaks(peaks, device.type);
   } catch (const std::exception& failure) {
@@ -74,6 +76,7 @@ void KeptChoices::write(const std::string& run) {
   const std::string text = json_text(Json{{"format", kFormat},
                                           {"device", device_.str()},
                                           {"peaks", numbers},
+                                          {"costs", text_of_table_in_use()},
                                           {"measured", given_answers()}});
   if (text == written_) return;
   write_file(own_path(run, kFile), text);

@@ -126,9 +126,8 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction) {
 
 Conv2dCost cost(const Conv2dProblem& z, Direction) {
   const double weights = static_cast<double>(z.weight_format.stored_elements());
-  return {.flops = std::max(1.0, 2 * static_cast<double>(z.n * z.p() * z.q()) * weights),
-          .bytes = z.nominal_bytes(),
-          .peak_share = 1.0 / 64};  // one product in four cycles
+  const double flops = std::max(1.0, 2 * static_cast<double>(z.n * z.p() * z.q()) * weights);
+  return {.flops = flops, .bytes = z.nominal_bytes(), .issued = flops};
 }
 
 const Conv2dAlgorithm kAlgorithm{

@@ -123,7 +123,7 @@ const Conv2dAlgorithm kAlgorithm{
     .idea = "lesson: one plane under one small kernel, and no sum over channels",
     .paper = "Sifre 2014: Rigid-Motion Scattering for Image Classification (thesis)",
     .supports = supports,
-    .cost = one_product_in<8>,  // each has a test of the border
+    .cost = textbook_cost,
     .workspace_bytes = empty_blackboard,
     .error_growth = 8,
     .one_chain = true,

@@ -103,7 +103,7 @@ const Conv2dAlgorithm kAlgorithm{
     .idea = "lesson: one product after the other; three directions, one loop nest",
     .paper = "Dumoulin, Visin 2016: A guide to convolution arithmetic, arXiv 1603.07285",
     .supports = [](const Conv2dProblem& z, Direction) { return lesson_takes(z.dtype); },
-    .cost = one_product_in<8>,  // a sum in memory waits for its last store
+    .cost = textbook_cost,
     .workspace_bytes = empty_blackboard,
     .error_growth = 8,
     .one_chain = true,

@@ -158,7 +158,7 @@ Conv2dCost cost(const Conv2dProblem& z, Direction) {
   return {.flops = products + transforms,
           .bytes =
               z.nominal_bytes() + 2 * numbers_of(z, planes) * static_cast<double>(size_of(z.dtype)),
-          .peak_share = 1.0 / 64};  // one complex number after another
+          .issued = products + transforms};
 }
 
 std::size_t workspace_bytes(const Conv2dProblem& z, Direction) {

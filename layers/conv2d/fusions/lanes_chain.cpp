@@ -380,8 +380,10 @@ Estimate estimate(const Graph& graph, const Conv2dOp& op) {
     if (op.choice(direction).algorithm == nullptr) continue;  // not needed
     out.chosen_ms += op.chosen_ms(direction);
     Cost in_lanes = algorithm.cost(op.problem(), direction);
-    in_lanes.bytes = op.problem().nominal_bytes();  // the chain converts no layout between layers
-    out.lanes_ms += estimated_ms(in_lanes, DeviceType::cpu, op.problem().dtype);
+    // The chain converts no layout between layers.
+    in_lanes.transposed = 0;
+    out.lanes_ms += estimated_ms(cost_key_of(algorithm, direction), in_lanes, DeviceType::cpu,
+                                 op.problem().dtype);
   }
   return out;
 }

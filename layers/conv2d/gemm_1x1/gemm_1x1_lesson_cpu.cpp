@@ -123,7 +123,7 @@ const Conv2dAlgorithm kAlgorithm{
     .idea = "lesson: for a 1x1 kernel an image is already a matrix: three loops multiply",
     .paper = "Lin, Chen, Yan 2013: Network In Network, arXiv 1312.4400",
     .supports = supports,
-    .cost = one_product_in<4>,  // a sum waits for its last addition
+    .cost = textbook_cost,
     .workspace_bytes = empty_blackboard,
     .error_growth = 8,
     .one_chain = true,

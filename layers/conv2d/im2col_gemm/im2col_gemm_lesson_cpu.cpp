@@ -147,7 +147,7 @@ const Conv2dAlgorithm kAlgorithm{
           return Conv2dCost{
               .flops = z.nominal_flops(),
               .bytes = z.nominal_bytes() + 2 * columns * static_cast<double>(size_of(z.dtype)),
-              .peak_share = 1.0 / 64};
+              .issued = z.nominal_flops()};
         },
     .workspace_bytes =
         [](const Conv2dProblem& z, Direction) {

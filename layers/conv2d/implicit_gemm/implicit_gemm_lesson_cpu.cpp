@@ -153,7 +153,7 @@ const Conv2dAlgorithm kAlgorithm{
     .idea = "lesson: the blocks and threads of a GPU with tiles of 16 x 16, simulated in turns",
     .paper = "Chetlur et al. 2014: cuDNN: Efficient Primitives for Deep Learning, arXiv 1410.0759",
     .supports = [](const Conv2dProblem& z, Direction) { return lesson_takes(z.dtype); },
-    .cost = one_product_in<8>,  // each sum is in memory and waits for its last store
+    .cost = textbook_cost,
     .workspace_bytes =
         [](const Conv2dProblem& z, Direction) {
           return static_cast<std::size_t>(3 * kTile * kTile) * size_of(z.dtype);

@@ -168,7 +168,7 @@ const Conv2dAlgorithm kAlgorithm{
         "integer-arithmetic-only inference, arXiv 1712.05877",
     .supports = supports,
     .cost = [](const Conv2dProblem& z, Direction) -> Conv2dCost {
-      return {.flops = z.nominal_flops(), .bytes = z.nominal_bytes(), .peak_share = 0.01};
+      return {.flops = z.nominal_flops(), .bytes = z.nominal_bytes(), .issued = z.nominal_flops()};
     },
     .workspace_bytes = empty_blackboard,
     .error_growth = 2,

@@ -141,12 +141,9 @@ template <class Lesson, class Args>
 // Accepts f32 only; the reference algorithm covers f64. Call it first in supports().
 CONVSCOPE_API Conv2dSupport lesson_takes(DType dtype);
 
-// Returns the cost of a lesson that computes one product in kCycles cycles. A core can compute 16
-// products in each cycle: two vectors of eight.
-template <int kCycles>
-Conv2dCost one_product_in(const Conv2dProblem& z, Direction) {
-  return {
-      .flops = z.nominal_flops(), .bytes = z.nominal_bytes(), .peak_share = 1.0 / (16 * kCycles)};
+// Returns the cost of a lesson that computes the textbook's products one by one.
+inline Conv2dCost textbook_cost(const Conv2dProblem& z, Direction) {
+  return {.flops = z.nominal_flops(), .bytes = z.nominal_bytes(), .issued = z.nominal_flops()};
 }
 // Returns the workspace of a lesson without additional arrays.
 inline std::size_t empty_blackboard(const Conv2dProblem&, Direction) { return 0; }

@@ -17,7 +17,9 @@
 #include "framework/ops/gemm/gemm_kernels.h"
 #include "framework/parallel.h"
 #include "framework/simd/sum_chain.h"
+#include "layers/conv2d/counts.h"
 #include "layers/conv2d/shared/nchw16c/stem.h"
+#include "layers/conv2d/shared/nchw16c/weight_plan.h"
 #include "layers/conv2d/shared/nchw16c_plan.h"
 
 namespace convscope {
@@ -352,27 +354,71 @@ Conv2dSupport supports(const Conv2dProblem& z) {
   return {};
 }
 
-// Estimates the share of the peak that full tiles reach. Padded output channels count as work, too.
-// The overhead of the loop over taps is larger where a tap has few channels.
-Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
-  double share = 0.93;
-  const auto filled = [](Index channels) {
-    return static_cast<double>(channels) / static_cast<double>(round_up(channels, kChannelBlock));
-  };
-  if (direction == Direction::backward_weight) {
-    share = 0.84 * filled(z.k_per_group());
-  } else {
-    const Nchw16cTiling pass(z, direction);
-    const auto per_tap = static_cast<double>(pass.tap_channels);
-    share *= filled(pass.channels) * per_tap / (per_tap + 0.3) * 16.3 / 16;
-    const Index most = nchw16c_kernels.get().pixels / (pass.widest > 2 * pass.lanes ? 2 : 1);
-    const RowTiles tiles(pass.line, most);
-    const double height = static_cast<double>(pass.line) / static_cast<double>(tiles.tiles);
-    share *= height / (height + 0.3);
-  }
+namespace {
+
+// Padded output channels count as work, too. Taps outside the image are skipped.
+Conv2dCost pass_cost(const Conv2dProblem& z, Direction direction) {
+  const Nchw16cTiling pass(z, direction);
+  const double images = number(z.n * z.groups);
+  // Pairs of a pixel and a tap: a line of a 1x1 kernel without padding holds pixels of many rows.
+  const double pairs = pass.flat ? number(pass.out_w) : rows_inside(z) * columns_inside(z);
+  const double lines = images * number(pass.rows * pass.parts);
+  const Index most = nchw16c_kernels.get().pixels / (pass.widest > 2 * pass.lanes ? 2 : 1);
+  const double tiles_of_line = number(ceil_div(pass.line, most));
+  const double line_taps = pass.flat ? number(pass.rows) : rows_inside(z) * number(z.s);
+  const double tiles = lines * tiles_of_line * number(pass.blocks);
+  const Index chain = std::max<Index>(1, kSumChain / pass.tap_channels);
+  const double weights = number(z.groups * pass.group_weights());
+  const double chunks = number(z.groups * pass.image_chunks * pass.row_chunks);
+  Conv2dCost out{
+      .flops = z.nominal_flops(),
+      .bytes = z.nominal_bytes(),
+      .issued = 2 * images * pairs * number(pass.in_channels * pass.padded),
+      .loads = images * line_taps * tiles_of_line * number(pass.in_channels) *
+               number(pass.padded / pass.lanes),
+      .tiles = tiles,
+      // Sums of more than one chain are stored and loaded again.
+      .copied = images * number(pass.out_h * pass.out_w * pass.padded) *
+                number(ceil_div(pass.depth * pass.taps, chain * (pass.parts * pass.row_parts)) - 1),
+      .listed = images * number(pass.blocks) * line_taps * (1 + tiles_of_line),
+      .cached = chunks / number(z.groups) * weights * sizeof(float),
+      .prepared = weights,
+      .chunks = chunks * number(pass.splits),
+      .schedule = "nchw16c"};
+  if (is_stem(z, direction)) out.schedule = "nchw_to_nchw16c";
+  return out;
+}
+
+Conv2dCost weight_cost(const Conv2dProblem& z) {
+  const Nchw16cWeightTiling plan(z);
+  const double pixels =
+      plan.flat ? number(plan.p) : rows_inside(z) * columns_inside(z) / number(plan.taps);
+  const double lanes = number(plan.lane_blocks * plan.width);
+  const double rows = number(plan.row_channels);
+  const double blocks = number(plan.lane_blocks * plan.row_blocks);
+  const double images = number(z.n * z.groups);
+  const double sums = number(z.groups * plan.slices) * lanes * rows * number(plan.taps);
   return {.flops = z.nominal_flops(),
           .bytes = z.nominal_bytes(),
-          .peak_share = share_with_overhead(z.nominal_flops(), share, 500)};
+          .issued = 2 * images * pixels * lanes * rows * number(plan.taps),
+          .loads = images * pixels * blocks * number(plan.taps * plan.width / plan.lanes),
+          .tiles = number(z.groups * plan.units * plan.taps) * blocks,
+          .copied = sums,
+          .transposed = plan.lanes_are_inputs ? 0 : number(z.w_shape().numel()),
+          .listed = images * number(plan.p * plan.taps) * blocks,
+          // x is read for each part of the lanes, dy for each part of the rows.
+          .cached = number(z.n) * sizeof(float) *
+                    (number(plan.lane_parts() * z.c * plan.h * plan.w) +
+                     number(plan.row_parts() * z.k * plan.p * plan.q)),
+          .regions = 2,
+          .chunks = number(plan.parts() * plan.slices),
+          .schedule = "nchw16c"};
+}
+
+}  // namespace
+
+Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
+  return direction == Direction::backward_weight ? weight_cost(z) : pass_cost(z, direction);
 }
 
 std::size_t prepared_bytes(const Conv2dProblem& problem, Direction direction) {

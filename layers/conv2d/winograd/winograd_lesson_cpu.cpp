@@ -180,7 +180,7 @@ const Conv2dAlgorithm kAlgorithm{
           const Index each = 16 * w + 64 * (z.c + z.k) + 192 * in;
           const auto tiles = static_cast<double>(z.n * ((z.p() + 1) / 2) * ((z.q() + 1) / 2));
           const double fmas = tiles * static_cast<double>(each) + static_cast<double>(144 * w);
-          return Conv2dCost{.flops = 2 * fmas, .bytes = z.nominal_bytes(), .peak_share = 1.0 / 64};
+          return Conv2dCost{.flops = 2 * fmas, .bytes = z.nominal_bytes(), .issued = 2 * fmas};
         },
     .workspace_bytes =
         [](const Conv2dProblem& z, Direction) {  // U or M; V; memory for the small tiles

@@ -170,10 +170,8 @@ const DeformConv2dAlgorithm kAlgorithm{
       if (z.dtype == DType::f32) return {};
       return Support::no(cat("expects elements of type f32, got ", name_of(z.dtype)));
     },
-    // An addition waits for the previous one, so a core executes 2 FLOPs in 4 cycles instead of 32
-    // in each cycle.
     .cost = [](const Problem& z, Direction) -> Cost {
-      return {.flops = z.nominal_flops(), .bytes = z.nominal_bytes(), .peak_share = 1.0 / 64};
+      return {.flops = z.nominal_flops(), .bytes = z.nominal_bytes(), .issued = z.nominal_flops()};
     },
     .workspace_bytes = [](const Problem& z, Direction) -> std::size_t {
       return sizeof(float) * static_cast<std::size_t>(column_size(z));

@@ -200,13 +200,13 @@ const DeformConv2dAlgorithm kAlgorithm{
       return Support::no(cat("expects elements of type f32, got ", name_of(z.dtype)));
     },
     // A sample for a single channel takes about 30 cycles, and 60 cycles in the backward pass.
-    .cost = [](const Problem& z, Direction direction) -> Cost {
-      const double samples =
-          z.nominal_flops() / 2 / static_cast<double>(z.k_per_group());  // all channels
-      const double cycles = samples * (direction == Direction::backward_data ? 80 : 30);
+    .cost = [](const Problem& z, Direction) -> Cost {
+      const double columns = z.nominal_flops() / 2 / number(z.k_per_group());
       return {.flops = z.nominal_flops(),
-              .bytes = z.nominal_bytes() + 2 * sizeof(float) * samples,
-              .peak_share = share_with_overhead(z.nominal_flops(), 0.8, cycles)};
+              .bytes = z.nominal_bytes() + 2 * sizeof(float) * columns,
+              .issued = z.nominal_flops(),
+              .transformed = columns,  // interpolated
+              .listed = number(z.n * z.taps() * z.p() * z.q() * z.offset_groups)};
     },
     .workspace_bytes = [](const Problem& z, Direction) -> std::size_t {
       return sizeof(float) * static_cast<std::size_t>(rows(z) * pixels(z));

@@ -65,7 +65,7 @@ const DeformConv2dAlgorithm kAlgorithm{
     .paper = "Dai et al. 2017: Deformable Convolutional Networks, arXiv 1703.06211",
     .supports = supports,
     .cost = [](const Problem& z, Direction) -> Cost {
-      return {.flops = z.nominal_flops(), .bytes = z.nominal_bytes(), .peak_share = 0.005};
+      return {.flops = z.nominal_flops(), .bytes = z.nominal_bytes(), .issued = z.nominal_flops()};
     },
     .workspace_bytes = [](const Problem&, Direction) -> std::size_t { return 0; },
     .error_growth = 1,

@@ -80,9 +80,8 @@ const SparseConvAlgorithm kAlgorithm{
       if (z.dtype == DType::f32) return {};
       return Support::no(cat("expects elements of type f32, got ", name_of(z.dtype)));
     },
-    // The loop executes two FLOPs in about 2 cycles; a core can execute 32 or more in each cycle.
     .cost = [](const Problem& z, Direction) -> Cost {
-      return {.flops = z.nominal_flops(), .bytes = z.nominal_bytes(), .peak_share = 1.0 / 64};
+      return {.flops = z.nominal_flops(), .bytes = z.nominal_bytes(), .issued = z.nominal_flops()};
     },
     .workspace_bytes = [](const Problem&, Direction) -> std::size_t { return 0; },
     .error_growth = 9,

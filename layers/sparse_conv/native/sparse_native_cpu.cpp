@@ -182,15 +182,19 @@ const SparseConvAlgorithm kAlgorithm{
     // Each pair writes and reads a row of x and a row of products, and reads and writes a row of
     // sums. Listing pairs takes about 8 cycles for each tap and site, and each copied row takes
     // some cycles.
+    // Each pair of rows is gathered, multiplied, and added to a row of the result.
     .cost = [](const Problem& z, Direction direction) -> Cost {
-      const double rows =
-          static_cast<double>(direction == Direction::forward         ? 3 * z.c + 4 * z.k
-                              : direction == Direction::backward_data ? 4 * z.c + 3 * z.k
-                                                                      : 3 * z.c + 3 * z.k);
-      return {
-          .flops = z.nominal_flops(),
-          .bytes = z.nominal_bytes() + sizeof(float) * rows * static_cast<double>(z.map->pairs()),
-          .peak_share = 0.7};
+      const double pairs = number(z.map->pairs());
+      const bool weight = direction == Direction::backward_weight;
+      return {.flops = z.nominal_flops(),
+              .bytes = z.nominal_bytes(),
+              .issued = z.nominal_flops(),
+              .copied = pairs * number(direction == Direction::backward_data ? z.k : z.c),
+              .transposed = pairs * number(direction == Direction::backward_data ? z.c : z.k),
+              .listed = pairs,
+              .cached = sizeof(float) * pairs * number(z.c + z.k) * (weight ? 3 : 4),
+              .prepared = number(z.w_shape().numel()),
+              .regions = number(3 * z.taps())};
     },
     .workspace_bytes = [](const Problem& z, Direction direction) -> std::size_t {
       return NativeMemory(z, direction, nullptr).bytes;

@@ -83,7 +83,7 @@ const SparseConvAlgorithm kAlgorithm{
       return Support::no(cat("expects elements of type f32 or f64, got ", name_of(z.dtype)));
     },
     .cost = [](const Problem& z, Direction) -> Cost {
-      return {.flops = z.nominal_flops(), .bytes = z.nominal_bytes(), .peak_share = 0.005};
+      return {.flops = z.nominal_flops(), .bytes = z.nominal_bytes(), .issued = z.nominal_flops()};
     },
     .workspace_bytes = [](const Problem&, Direction) -> std::size_t { return 0; },
     .error_growth = 1,

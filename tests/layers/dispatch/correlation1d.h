@@ -315,7 +315,9 @@ inline CorrelationAlgorithm reference_algorithm() {
       .idea = "the formula, sums in double",
       .supports = reference_supports,
       .cost = [](const Correlation1dProblem& z, Direction) -> Cost {
-        return {.flops = z.nominal_flops(), .bytes = z.nominal_bytes(), .peak_share = 0.01};
+        return {.flops = z.nominal_flops(),
+                .bytes = z.nominal_bytes(),
+                .issued = 100 * z.nominal_flops()};
       },
       .workspace_bytes = [](const Correlation1dProblem&, Direction) -> std::size_t { return 0; },
       .auto_ok = false,
@@ -331,7 +333,9 @@ inline CorrelationAlgorithm sliding_algorithm() {
           .idea = "outputs of one pixel side by side, weights transposed once",
           .supports = sliding_supports,
           .cost = [](const Correlation1dProblem& z, Direction) -> Cost {
-            return {.flops = z.nominal_flops(), .bytes = z.nominal_bytes(), .peak_share = 0.2};
+            return {.flops = z.nominal_flops(),
+                    .bytes = z.nominal_bytes(),
+                    .issued = 5 * z.nominal_flops()};
           },
           .workspace_bytes = [](const Correlation1dProblem& z, Direction) -> std::size_t {
             return sizeof(float) * static_cast<std::size_t>(z.k);

@@ -245,34 +245,12 @@ TEST_F(Operators, ChoicesAreKept) {
   EXPECT_STREQ(get(sparse(), Direction::backward_data).algorithm->name, "reference");
 }
 
-// An inference prepares its weights once, which costs nothing per call, but each call reads the
-// prepared weights.
-TEST(Cost, ThePreparationCountsWhereItIsPaid) {
-  set_machine_peaks({.flops_per_second = 1e9, .bytes_per_second = 1e9});
-  const Cost cost{.flops = 1e6, .bytes = 1e3, .peak_share = 0.5, .prepare_part = 0.75};
-  EXPECT_DOUBLE_EQ(estimated_ms(cost, DeviceType::cpu, DType::f32), 2 + 0.5 * 0.001);
-  EXPECT_DOUBLE_EQ(estimated_ms_prepared(cost, 1000, DeviceType::cpu, DType::f32),
-                   1 + 0.5 * 0.002);  // peak
-  EXPECT_DOUBLE_EQ(estimated_ms_prepared(cost, 9'999'000, DeviceType::cpu, DType::f32),
-                   10 + 0.5 * 1);
-  set_machine_peaks({});
-}
-
-TEST(Cost, HalfOfTheShorterTimeDoesNotHide) {
-  set_machine_peaks({.flops_per_second = 1e9, .bytes_per_second = 1e9});
-  const Cost little{.flops = 1e6, .bytes = 4e6};
-  const Cost much{.flops = 2e6, .bytes = 4e6};
-  EXPECT_DOUBLE_EQ(estimated_ms(little, DeviceType::cpu, DType::f32), 4.5);
-  EXPECT_DOUBLE_EQ(estimated_ms(much, DeviceType::cpu, DType::f32), 5);
-  set_machine_peaks({});
-}
-
 // int8 products have a separate measured peak. A product of f32 images with int8 weights counts as
 // int8.
 TEST(Cost, BytesHaveTheirOwnPeak) {
   set_machine_peaks(
       {.flops_per_second = 1e9, .bytes_per_second = 1e18, .int8_flops_per_second = 5e9});
-  const Cost cost{.flops = 1e7};
+  const Cost cost{.issued = 1e7};
   EXPECT_NEAR(estimated_ms(cost, DeviceType::cpu, DType::f32), 10, 1e-9);
   EXPECT_NEAR(estimated_ms(cost, DeviceType::cpu, DType::i8), 2, 1e-9);
   EXPECT_NEAR(estimated_ms(cost, DeviceType::cpu, DType::u8), 2, 1e-9);
@@ -284,26 +262,13 @@ TEST(Cost, BytesHaveTheirOwnPeak) {
   problem.types->x = problem.dtype = DType::f32;
   EXPECT_EQ(operand_type_of(problem), DType::i8);
   EXPECT_EQ(operand_type_of(kProblem), DType::f32);
-  // A kernel that takes the same number of cycles in f32 and in int8 must get the same estimated
-  // time, although its peak share is relative to a different peak for each type.
-  EXPECT_NEAR(1e4 * peak_of_bytes() / share_with_overhead(1e4 * peak_of_bytes(), 1, 500, DType::i8),
-              peak_of_bytes() * 1e4 / share_with_overhead(1e4, 1, 500), 1e-6);
-}
-
-TEST(Cost, APreparationIsPartOfTheTimeOnce) {
-  set_machine_peaks({.flops_per_second = 1e9, .bytes_per_second = 1e18});
-  const Cost sums{.flops = 1e6, .peak_share = 0.5};
-  const Cost all = with_preparation(sums, 1e4);
-  EXPECT_GT(estimated_ms(all, DeviceType::cpu, DType::f32), 2);
-  EXPECT_NEAR(estimated_ms_prepared(all, 0, DeviceType::cpu, DType::f32), 2, 1e-9);
-  set_machine_peaks({});
 }
 
 TEST(Cost, IsAskedForTheDirectionThatRuns) {
   set_machine_peaks({.flops_per_second = 1e9, .bytes_per_second = 1e9});
   CorrelationAlgorithm algorithm = sliding_algorithm();
   algorithm.cost = [](const Correlation1dProblem&, Direction direction) -> Cost {
-    return {.flops = 1e6 * (1 + static_cast<int>(direction)), .bytes = 1};
+    return {.bytes = 1, .issued = 1e6 * (1 + static_cast<int>(direction))};
   };
   algorithm.prepared_bytes = nullptr;
   for (const Direction direction : kDirections) {

@@ -27,10 +27,7 @@
 // Backward   dx assigned; dw assigned or added to
 // Choices    kSlices: 16 slices of backward_weight. kMaxFloats, kMaxWeights: above these sizes a
 //            thread's buffers exceed the caches, and algorithms with channels in the lanes are
-//            efficient. kCopyFlops: transposing an element takes the time of this many FLOPs while
-//            x and y of a lane group fit into kCacheFloats (1 MiB of L2). kFarCopyFlops: the same
-//            beyond kCacheFloats. kSumFlops: FLOPs in the time of clearing and reducing the lanes
-//            of one element of dw. All are measured
+//            efficient. kCacheFloats: 1 MiB of L2 for x and y of a lane group
 // Source     A. Krizhevsky 2012, cuda-convnet, for a layout with N innermost ("CHWN"); the tiles
 //            are ours
 // Read next  direct_cpu.cpp, with pixels or channels in the lanes; batch_lanes.h, the fused
@@ -42,6 +39,7 @@
 #include "layers/conv2d/algorithm.h"
 #include "layers/conv2d/batch_lanes/cpu/batch_lanes.h"
 #include "layers/conv2d/epilogue.h"
+#include "layers/conv2d/shared/tiles.h"
 #include "layers/dispatch/limits/workspace_limit.h"
 
 namespace convscope {
@@ -53,9 +51,6 @@ constexpr Index kSlices = 16;
 constexpr Index kMaxFloats = Index{1} << 22;
 constexpr Index kMaxWeights = Index{1} << 16;
 constexpr Index kCacheFloats = Index{1} << 18;
-constexpr double kCopyFlops = 12;
-constexpr double kSumFlops = 250;
-constexpr double kFarCopyFlops = 90;
 
 Index padded(Index floats) { return (floats + 15) / 16 * 16; }
 
@@ -214,46 +209,36 @@ Conv2dSupport supports(const Conv2dProblem& problem, Direction direction) {
   return {};
 }
 
+// With a stride, dx is a convolution of dy with zeros between its pixels: each pixel of dx costs all
+// taps. If a vector holds several pixels, the last vector of a row is not full.
 Conv2dCost cost(const Conv2dProblem& problem, Direction direction) {
   const LaneTiling plan(problem, direction);
-  const auto images = static_cast<double>(plan.groups * plan.z.lanes);
-  const auto taps = static_cast<double>(problem.c * problem.r * problem.s);
-  // With a stride, dx is a convolution of dy with zeros between its pixels: each pixel of dx costs
-  // all taps.
-  const bool inserts_zeros =
-      direction == Direction::backward_data && (problem.stride_h > 1 || problem.stride_w > 1);
-  const Index pixels = inserts_zeros ? problem.h * problem.w : problem.p() * problem.q();
-  const double flops =
-      images * 2 * static_cast<double>(plan.z.weight_floats) * static_cast<double>(pixels);
-  // The estimate includes costs that the FLOPs do not show. A tile of few taps waits for its
-  // stores. Weights larger than L2 are read again for every tile. If a vector holds several pixels,
-  // the last vector of a row is not full, and some products at the borders of dx are wasted. In
-  // backward_weight the accumulators are cleared and reduced. All constants are fitted to
-  // measurements.
-  const Index row =
-      (direction == Direction::backward_data ? problem.w : problem.q()) * plan.z.lanes;
-  double share =
-      0.97 * taps / (taps + 2.5) * static_cast<double>(row) / static_cast<double>(padded(row));
-  if (plan.z.weight_floats > kMaxWeights) share *= 0.75;
-  if (direction == Direction::backward_data && plan.z.lanes < 16) share *= 0.6;
-  double tiles = flops / share;
+  const bool data = direction == Direction::backward_data;
+  const bool inserts_zeros = data && (problem.stride_h > 1 || problem.stride_w > 1);
+  const Index rows = inserts_zeros ? problem.h : problem.p();
+  const Index columns = inserts_zeros ? problem.w : problem.q();
+  const Index lanes = std::max(4, tile_kernels.get().lanes);
+  const double vectors = number(plan.groups * rows * ceil_div(columns * plan.z.lanes, lanes));
+  const double weights = number(plan.z.weight_floats);
+  Conv2dCost out{
+      .flops = problem.nominal_flops(),
+      .bytes = problem.nominal_bytes(),
+      .issued = 2 * vectors * number(lanes) * weights,
+      .tiles = vectors * number(data ? problem.c : problem.k),
+      .transposed = number(plan.groups * plan.z.lanes) * number(plan.x_size() + plan.y_size()),
+      .cached = number(plan.groups) * weights * sizeof(float),
+      .prepared = weights,
+      .chunks = number(plan.groups),
+      .schedule = plan.z.x_floats + plan.z.y_floats <= kCacheFloats
+                      ? plan.z.lanes < 16 ? "few_lanes" : ""
+                      : "beyond_l2"};
   if (direction == Direction::backward_weight) {
-    tiles += kSumFlops * static_cast<double>(plan.slices * plan.z.weight_floats);
+    out.prepared = out.cached = 0;
+    out.transformed = number(plan.slices * plan.z.weight_floats * plan.z.lanes);
+    out.regions = 2;
+    out.chunks = number(plan.slices);
   }
-  const bool in_cache = plan.z.x_floats + plan.z.y_floats <= kCacheFloats;
-  const double copies = (in_cache ? kCopyFlops : kFarCopyFlops) * images *
-                        static_cast<double>(plan.x_size() + plan.y_size());
-  // Packing takes 4 to 7 cycles for a weight, a visible cost when few pixels use each weight.
-  const double packing =
-      plan.z.weight_floats > kMaxWeights && direction != Direction::backward_weight
-          ? 6 * static_cast<double>(plan.z.weight_floats)
-          : 0;
-  const double share_alone = share_with_overhead(flops, flops / (tiles + copies), 300);
-  const double share_in_all = share_with_overhead(flops, flops / (tiles + copies), 300 + packing);
-  return {.flops = flops,
-          .bytes = 2 * problem.nominal_bytes(),
-          .peak_share = share_in_all,
-          .prepare_part = 1 - share_in_all / share_alone};
+  return out;
 }
 
 std::size_t workspace_bytes(const Conv2dProblem& problem, Direction direction) {

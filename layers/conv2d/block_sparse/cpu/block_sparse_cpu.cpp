@@ -40,6 +40,7 @@
 // Read next  block_sparse_lesson_cpu.cpp, the lists only; block_sparse_simd.cpp, the tiles
 #include <array>
 #include <cmath>
+#include <utility>
 
 #include "framework/simd/sum_chain.h"
 #include "layers/conv2d/block_sparse/cpu/block_sparse_images.h"
@@ -486,29 +487,6 @@ double expected_entries(const Conv2dProblem& z, const EntryCounts& counts) {
   return all * (1 - std::pow(1 - std::min(1.0, kept), 16 / rows));
 }
 
-// Returns the cycles of all work other than FMAs, fitted to measurements. Forward calls the kernel
-// once for each tile, chunk and block of output channels, and each call has a fixed cost.
-// backward_data has one call for each tile and channel, and adds up the lanes. backward_weight has
-// one call for each strip of rows and 16 entries of a tap, and reads x from L2.
-double cycles_beside(const Conv2dProblem& z, const BlockSparseTiling& pass, Direction direction,
-                     double entries) {
-  const auto pixels = static_cast<double>(z.n * z.p() * z.q());
-  const auto out_pixels = static_cast<double>(z.n * pass.out_h * pass.out_w);
-  const double tiles = out_pixels / static_cast<double>(pass.widest_tile() * pass.tile_rows);
-  if (direction == Direction::forward) {
-    return 170 * tiles * static_cast<double>(pass.chunks * pass.counts.k_blocks);
-  }
-  if (direction == Direction::backward_data) {
-    return static_cast<double>(z.c) * (80 * tiles + 2.2 * out_pixels);
-  }
-  const auto lists = static_cast<double>(pass.counts.k_blocks * pass.counts.taps);
-  const double list_entries = entries / lists;
-  const auto depth = static_cast<double>(ceil_div(z.c_per_group(), kChannelBlock));
-  const double strips = pixels / static_cast<double>(std::min(z.p() * z.q(), Index{kSumChain}));
-  const double lines = depth * (1 - std::pow(1 - std::min(1.0, list_entries / (16 * depth)), 16));
-  return lists * (150 * strips * std::ceil(list_entries / 16) + 1.3 * pixels * lines);
-}
-
 // Returns the share of (tap column, tile) pairs in which the tap is outside the image for more than
 // one pixel column. For such pairs the kernel tests each pixel, which is slower.
 double skipping_share(const BlockSparseTiling& pass) {
@@ -526,32 +504,45 @@ double skipping_share(const BlockSparseTiling& pass) {
   return share / static_cast<double>(z.s);
 }
 
+// Forward calls the kernel once for each tile, chunk and block of output channels. backward_data has
+// one call for each tile and channel, and adds up the lanes. backward_weight has one call for each
+// strip of rows and 16 entries of a tap, and reads x from L2; it makes its lists in each call.
 Conv2dCost cost(const Conv2dProblem& problem, Direction direction) {
   const Places places(problem);
   const Conv2dProblem& z = places.computed;
-  const BlockSparseTiling pass(
-      z, direction == Direction::backward_data ? direction : Direction::forward);
-  const double entries = expected_entries(z, pass.counts);
-  const double flops = std::max(1.0, 32 * static_cast<double>(z.n * z.p() * z.q()) * entries);
-  const double product_share =
-      direction == Direction::backward_data ? 0.55 : 0.85;  // reads dy from
-                                                            // L2
-  const double slowly = direction == Direction::backward_weight ? 0 : skipping_share(pass);
-  const double share = product_share / (1 + 2 * slowly);
-  double bytes = problem.nominal_bytes();
-  bytes += 8 * static_cast<double>(places.floats());
-  // `lists` is the time of making the lists: each position of the matrix is tested, and the 16
-  // weights of each entry are copied from distant addresses. The lists of dx are ordered by
-  // channel, so their weights are even farther apart. backward_weight makes its lists in each call.
-  const double farther = direction == Direction::backward_data ? 1.6 : 1;
-  const double lists =
-      farther *
-      (7 * static_cast<double>(pass.counts.k_blocks * pass.counts.columns) + 62 * entries);
+  const bool data = direction == Direction::backward_data;
   const bool for_dw = direction == Direction::backward_weight;
-  const double cycles = 2000 + cycles_beside(z, pass, direction, entries) + (for_dw ? lists : 0);
-  const Conv2dCost once{
-      .flops = flops, .bytes = bytes, .peak_share = share_with_overhead(flops, share, cycles)};
-  return for_dw ? once : with_preparation(once, lists);
+  const BlockSparseTiling pass(z, data ? direction : Direction::forward);
+  const double entries = expected_entries(z, pass.counts);
+  const double pixels = number(z.n * z.p() * z.q());
+  const double out_pixels = number(z.n * pass.out_h * pass.out_w);
+  const double tiles = out_pixels / number(pass.widest_tile() * pass.tile_rows);
+  const double products = 32 * pixels * entries;
+  const double lists = number(pass.counts.k_blocks * pass.counts.taps);
+  Conv2dCost out{.flops = std::max(1.0, products),
+                 .bytes = problem.nominal_bytes(),
+                 .issued = products,
+                 // Pixels of which each is tested, because the tap is outside the image for some.
+                 .loads = for_dw ? 0 : skipping_share(pass) * pixels * entries,
+                 .copied = number(places.floats()),
+                 .prepared = number(pass.counts.k_blocks * pass.counts.columns) + 16 * entries,
+                 .schedule = places.floats() > 0 ? "" : "nchw16c"};
+  if (direction == Direction::forward) {
+    out.tiles = tiles * number(pass.chunks * pass.counts.k_blocks);
+  } else if (data) {
+    out.tiles = tiles * number(z.c);
+    out.transformed = out_pixels * number(z.c);
+  } else {
+    const double of_list = entries / lists;
+    const double strips = pixels / number(std::min(z.p() * z.q(), Index{kSumChain}));
+    const double blocks = number(ceil_div(z.c_per_group(), kChannelBlock));
+    out.tiles = lists * strips * std::ceil(of_list / 16);
+    // The blocks of x that at least one entry of a list reads.
+    out.cached = lists * pixels * blocks *
+                 (1 - std::pow(1 - std::min(1.0, of_list / (16 * blocks)), 16)) * 64;
+    out.listed = std::exchange(out.prepared, 0);
+  }
+  return out;
 }
 
 std::size_t workspace_bytes(const Conv2dProblem& z, Direction direction) {

@@ -51,9 +51,11 @@
 #include "framework/memory/memory.h"
 #include "framework/parallel.h"
 #include "layers/conv2d/algorithm.h"
+#include "layers/conv2d/counts.h"
 #include "layers/conv2d/depthwise/cpu/depthwise_nchw16c.h"
 #include "layers/conv2d/depthwise/cpu/depthwise_planes.h"
 #include "layers/conv2d/epilogue.h"
+#include "layers/conv2d/shared/tiles.h"
 #include "layers/dispatch/limits/workspace_limit.h"
 
 namespace convscope {
@@ -231,19 +233,28 @@ bool unrolled(const Conv2dProblem& z) {
   return z.stride_h == 1 || (z.stride_h == 2 && z.dilation_h == 1 && z.dilation_w == 1);
 }
 
-// Each call of a kernel function has a fixed cost of about 100 FMAs. In forward and backward_data
-// one call computes all planes of a thread, or only one plane if there is a channel multiplier.
-Conv2dCost cost(const Conv2dProblem& problem, Direction direction) {
-  if (is_nchw16c(problem)) return depthwise_nchw16c_pass::cost(problem, direction);
-  const double calls = direction == Direction::backward_weight
-                           ? 2.0 * static_cast<double>(problem.k)
-                       : problem.k_per_group() > 1 ? static_cast<double>(problem.n * problem.k)
-                                                   : 1.0;
-  const double flops = problem.nominal_flops();
-  const double plain = problem.stride_w > 1 ? 0.03 : 0.1;
-  return {.flops = flops,
-          .bytes = problem.nominal_bytes(),
-          .peak_share = share_with_overhead(flops, unrolled(problem) ? 0.65 : plain, calls * 100)};
+// In forward and backward_data one call of a kernel function computes all planes of a thread, or
+// only one plane if there is a channel multiplier.
+Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
+  if (is_nchw16c(z)) return depthwise_nchw16c_pass::cost(z, direction);
+  const bool weight = direction == Direction::backward_weight;
+  const Index lanes = tile_kernels.get().lanes;
+  const double vectors = number(ceil_div(z.q(), lanes));
+  const double planes = number(z.n * z.k);
+  return {.flops = z.nominal_flops(),
+          .bytes = z.nominal_bytes(),
+          .issued = 2 * planes * rows_inside(z) * number(z.s) * vectors * number(lanes),
+          .loads = planes * number(z.h) * number(z.s) * vectors,
+          .tiles = planes,
+          .listed = planes * number(z.p()),
+          .chunks = number(weight ? slices_of(z) * z.k : z.n * z.k),
+          .schedule = !unrolled(z)     ? "any_kernel"
+                      : z.stride_w > 1 ? (z.s == 3   ? "3x3_stride_2"
+                                          : z.s == 5 ? "5x5_stride_2"
+                                                     : "7x7_stride_2")
+                      : z.s == 3       ? "3x3"
+                      : z.s == 5       ? "5x5"
+                                       : "7x7"};
 }
 
 std::size_t workspace_bytes(const Conv2dProblem& z, Direction direction) {

@@ -29,6 +29,7 @@
 
 #include "framework/ops/gemm/gemm_kernels.h"
 #include "framework/parallel.h"
+#include "layers/conv2d/counts.h"
 #include "layers/conv2d/depthwise/cpu/depthwise_nchw16c_tiles.h"
 #include "layers/dispatch/activation_layout.h"
 
@@ -180,17 +181,22 @@ bool unrolled(const Conv2dProblem& z, Direction direction) {
   return direction != Direction::backward_weight || z.r == z.s;
 }
 
-// Returns the cost. The shares of the peak were measured with data in L2. The chains of 9 FMAs of
-// 3x3 kernels have more latency stalls per FMA than the chains of 25 of 5x5 kernels. A call for one
-// block of an image costs about 150 cycles.
 Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
-  const double share = !unrolled(z, direction) ? 0.3 : z.s == 3 ? 0.65 : 0.75;
-  const double planes = static_cast<double>(z.n * ceil_div(z.k, kChannelBlock));
-  const double filled =
-      static_cast<double>(z.k) / static_cast<double>(round_up(z.k, kChannelBlock));
+  const double blocks = number(z.n * ceil_div(z.k, kChannelBlock));
+  const double filled = number(z.k) / number(round_up(z.k, kChannelBlock));
   return {.flops = z.nominal_flops(),
           .bytes = z.nominal_bytes() / filled,
-          .peak_share = share_with_overhead(z.nominal_flops(), share * filled, 150 * planes)};
+          .issued = 2 * blocks * rows_inside(z) * columns_inside(z) * number(kChannelBlock),
+          .tiles = blocks * number(z.p()),
+          .listed = blocks,
+          .prepared = number(round_up(z.k, kChannelBlock) * z.r * z.s),
+          .schedule = !unrolled(z, direction) ? "nchw16c_any_kernel"
+                      : z.stride_w > 1        ? (z.s == 3   ? "nchw16c_3_stride_2"
+                                                 : z.s == 5 ? "nchw16c_5_stride_2"
+                                                            : "nchw16c_7_stride_2")
+                      : z.s == 3              ? "nchw16c_3"
+                      : z.s == 5              ? "nchw16c_5"
+                                              : "nchw16c_7"};
 }
 
 std::size_t prepared_bytes(const Conv2dProblem& z, Direction) {

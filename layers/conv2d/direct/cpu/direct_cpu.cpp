@@ -36,15 +36,14 @@
 // Backward   dx assigned; dw assigned or added to (its sums start from dw)
 // Choices    kPanelFloats 64 Ki: a panel has 256 KiB, and shares L2 with one block of weights.
 //            kTransposeFmas: storing a channel tile transposed takes the time of 30 (c, r, s).
-//            kSlices 16: enough work for the threads when there are few output channels.
-//            kPixelsPerWeight 6: a tile with fewer pixels waits for weights in L2 (about 3 cycles
-//            for a vector, two FMAs a cycle)
+//            kSlices 16: enough work for the threads when there are few output channels
 // Source     E. Georganas et al.: Anatomy of High-Performance Deep Learning Convolutions on SIMD
 //            Architectures, SC 2018, arXiv 1808.05567; here without JIT and for NCHW images
 // Read next  im2col_gemm_cpu.cpp, the same products as a matrix product; tiles_simd.cpp, the tiles
 #include <algorithm>
 #include <array>
 
+#include "framework/machine/cache_sizes.h"
 #include "framework/memory/memory.h"
 #include "framework/ops/gemm/gemm_kernels.h"
 #include "framework/parallel.h"
@@ -431,67 +430,78 @@ Conv2dSupport supports(const Conv2dProblem& problem, Direction) {
   return {};
 }
 
-constexpr double kPixelsPerWeight = 6;
-constexpr double kFirstCacheBytes = 32 << 10;
-
-// Returns the share of its time that a channel tile spends on products. In the rest of the time the
-// tile waits for weights, because the weights of a block do not fit into L1.
-double weights_share(const DirectTiling& pass) {
-  const auto block = static_cast<double>(pass.depth * pass.taps * pass.widest()) * sizeof(float);
-  if (pass.lanes == 1 || block <= kFirstCacheBytes) return 1;
-  const Index most = tile_kernels.get().pixels / (pass.widest() > 2 * pass.lanes ? 2 : 1);
-  const RowTiles tiles(pass.class_w, most);
-  const double height = static_cast<double>(pass.class_w) / static_cast<double>(tiles.tiles);
-  return std::min(1.0, height / kPixelsPerWeight);
+// The widest blocks come first; the last block may be narrower (width_at()).
+template <class Visit>
+void for_each_width(const DirectTiling& pass, const Visit& visit) {
+  for (Index k = 0; k < pass.channels; k += pass.widest()) visit(pass.width_at(k));
 }
 
-// Returns the cost. If the forward pass has no padding, dx is wider than dy, and backward_data also
-// multiplies zeros left and right of dy. With short rows, listing the taps takes a larger share of
-// the time. With few channels, each load serves few FMAs. The constants are fitted to measurements
-// from LeNet to ResNet.
+// Counts of the two kinds of tiles. A row of `out` that is divided into classes has as many columns
+// as all classes together, and each class uses its share of the taps.
+Conv2dCost data_cost(const Conv2dProblem& z, Direction direction) {
+  const DirectTiling pass(z, direction);
+  const TileKernels& kernels = tile_kernels.get();
+  const double rows = number(z.n * z.groups * pass.out_h);
+  const double sums = number(pass.depth * pass.taps) /
+                      (pass.forward ? 1.0 : number(pass.z.stride_h * pass.z.stride_w));
+  const double line = number(pass.classes * pass.class_w);
+  Conv2dCost out{.flops = z.nominal_flops(),
+                 .bytes = z.nominal_bytes(),
+                 .copied = number(z.n * z.groups * pass.row_blocks * pass.splits * pass.depth *
+                                  pass.in_rows(pass.row_count) * pass.row_step),
+                 .listed = rows * number(pass.classes * pass.taps * pass.blocks),
+                 .prepared = number(z.w_shape().numel()),
+                 .chunks = number(z.n * z.groups * pass.row_blocks * pass.splits)};
+  if (pass.by_pixels) {
+    const double vectors = number(pass.classes * ceil_div(pass.class_w, pass.lanes));
+    out.schedule = "pixel_tiles";
+    out.issued = 2 * rows * vectors * number(pass.lanes * pass.channels) * sums;
+    out.loads = rows * vectors * number(pass.blocks) * sums;
+    out.tiles = rows * vectors * number(pass.blocks);
+  } else {
+    for_each_width(pass, [&](Index width) {
+      const Index most = width > 2 * pass.lanes ? kernels.pixels / 2 : kernels.pixels;
+      const double tiles = rows * number(pass.classes * ceil_div(pass.class_w, most));
+      out.issued += 2 * rows * line * number(width) * sums;
+      out.loads += tiles * sums * number(width / pass.lanes);
+      out.tiles += tiles;
+      // The weights of a block that do not fit into L1 arrive from L2 for each tile.
+      const double block = number(pass.depth * pass.taps * width) * sizeof(float);
+      if (block > static_cast<double>(cache_sizes().l1)) out.cached += tiles * block;
+    });
+    out.transposed = rows * line * number(pass.channels);
+  }
+  if (pass.classes > 1) out.transposed += rows * line * number(pass.channels);
+  return out;
+}
+
+// A tile has up to `rows` taps (c, s) of one r, and loads dy once for each pixel.
+Conv2dCost dw_cost(const Conv2dProblem& z) {
+  const DirectWeightTiling plan(z);
+  const double blocks = number(z.groups * plan.blocks);
+  const double tiles =
+      blocks * number(z.r * ceil_div(plan.channels * z.s, Index{tile_kernels.get().rows}));
+  const double pixels = number(z.n * plan.p * plan.q);
+  const double row_blocks = number(z.n * ceil_div(plan.p, plan.rows));
+  const double sums = number(plan.slices * plan.width * plan.depth) * blocks;
+  return {.flops = z.nominal_flops(),
+          .bytes = z.nominal_bytes(),
+          .issued = 2 * pixels * number(plan.width * plan.depth) * blocks,
+          .loads = pixels * tiles * number(plan.width / plan.lanes),
+          .tiles = tiles * row_blocks,
+          .copied = sums + (plan.in_place ? 0
+                                          : row_blocks * blocks * number(plan.channels) *
+                                                number(plan.in_rows(plan.rows) * plan.columns)),
+          .transposed = pixels * number(z.k),
+          .listed = tiles * number(z.n * plan.p),
+          .regions = 2,
+          .chunks = number(plan.slices) * blocks};
+}
+
 Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
   if (is_small(z)) return nchw16c_groups::cost(z, direction);
   if (is_nchw16c(z)) return nchw16c::cost(z, direction);
-  double flops = z.nominal_flops();
-  double share = 1;
-  if (direction == Direction::backward_weight) {
-    const DirectWeightTiling plan(z);
-    const auto plane = static_cast<double>(plan.p * plan.q);
-    share = 0.84 * plane / (plane + 10) * static_cast<double>(plan.kernels) /
-            static_cast<double>(plan.padded_kernels());
-    // Transposing an element of dy costs as much as 8 of its FMAs.
-    const auto per_pixel = static_cast<double>(z.c_per_group() * z.r * z.s);
-    share *= per_pixel / (per_pixel + 8);
-  } else {
-    const DirectTiling pass(z, direction);
-    const auto channels = static_cast<double>(pass.channels);
-    const double row = pass.row_fmas();
-    const auto per_pixel = static_cast<double>(pass.taps * pass.channels);  // FMAs for each copied
-                                                                            // pixel
-    share = row / (row + 110) * per_pixel / (per_pixel + 4);
-    if (pass.by_pixels) {
-      share *= pass.pixel_share * channels / (channels + 1);
-    } else {
-      share *=
-          pass.channel_share * (pass.widest() > 2 * pass.lanes ? 0.83 : 0.97) * weights_share(pass);
-    }
-    // With 16 lanes instead of 8, FMAs take half the time, but copying rows and transposed stores
-    // take the same time. The share of the peak is therefore lower.
-    if (pass.lanes == 16) share *= 0.92;
-    if (pass.taps == 1) share *= pass.by_pixels ? 0.93 : 0.62;  // one use of each copied pixel
-    if (direction == Direction::backward_data) {
-      flops *= std::max(1.0, static_cast<double>(z.w) / static_cast<double>(z.q() * z.stride_w));
-    }
-    // Columns are split by parity in forward and interleaved in backward_data.
-    if (z.stride_w > 1) share *= direction == Direction::forward ? 0.91 : 0.95;
-  }
-  const Conv2dCost sums{.flops = flops,
-                        .bytes = z.nominal_bytes(),
-                        .peak_share = share_with_overhead(flops, share, 500)};
-  if (direction == Direction::backward_weight) return sums;
-  // Packing w takes 0.8 cycles a float. It takes longer for dx of 1x1 kernels.
-  const bool in_runs = direction == Direction::backward_data && z.r * z.s == 1;
-  return with_preparation(sums, (in_runs ? 2.5 : 0.8) * static_cast<double>(z.w_shape().numel()));
+  return direction == Direction::backward_weight ? dw_cost(z) : data_cost(z, direction);
 }
 
 std::size_t workspace_bytes(const Conv2dProblem& problem, Direction direction) {

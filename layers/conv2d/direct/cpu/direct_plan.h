@@ -75,11 +75,6 @@ struct DirectTiling {
     if (z.nominal_flops() / static_cast<double>(chunks) < 1e6) splits = 1;
   }
 
-  // Returns the vector FMAs of one row of `out`.
-  double row_fmas() const {
-    const double sums = static_cast<double>(depth * taps * channels * class_w);
-    return sums / static_cast<double>(lanes * (forward ? 1 : z.stride_h * z.stride_w));
-  }
   // Returns the maximum number of rows of `in` that `rows` rows of `out` read.
   Index in_rows(Index rows) const {
     const Index reach = (z.r - 1) * z.dilation_h;

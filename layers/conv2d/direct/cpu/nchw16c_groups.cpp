@@ -27,6 +27,7 @@
 #include "framework/int_math.h"
 #include "framework/parallel.h"
 #include "framework/simd/sum_chain.h"
+#include "layers/conv2d/counts.h"
 #include "layers/conv2d/direct/cpu/nchw16c_groups_tiles.h"
 
 namespace convscope {
@@ -360,23 +361,23 @@ Conv2dSupport supports(const Conv2dProblem& z) {
   return {};
 }
 
-// Execution ports, loads and partly filled tiles limit 3-wide kernels to 0.85 of the peak FLOPs.
-// With AVX-512, shuffles also use a port of the FMAs.
-Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
-  const auto group = static_cast<double>(z.c_per_group());
-  const double lanes = static_cast<double>(group_kernels.get().lanes);
+// Lanes after the last channel count as work, too. In each step of a group but the first one, a
+// shuffle permutes the lanes of a pixel. Three neighbouring taps share its result.
+Conv2dCost cost(const Conv2dProblem& z, Direction) {
+  const Index group = z.c_per_group();
+  const Index lanes = group_kernels.get().lanes;
+  const double vectors = number(z.n * ceil_div(z.c, kChannelBlock) * (kChannelBlock / lanes));
+  const double pairs = rows_inside(z) * columns_inside(z);
   const bool near = z.s == 3 && z.stride_w <= 2 && z.dilation_w == 1;
-  const double taps = !near                             ? 1
-                      : z.stride_w == 1                 ? 2.6
-                      : direction == Direction::forward ? 1.4
-                                                        : 1.5;
-  double share = near ? 0.85 : 0.5;
-  if (group < lanes && lanes == 16) share *= taps / (taps + (group - 1) / group);
-  share *= static_cast<double>(z.c) / static_cast<double>(round_up(z.c, kChannelBlock));
-  const double rows = static_cast<double>(z.n * ceil_div(z.c, kChannelBlock) * z.p());
+  const double rows = number(z.n * ceil_div(z.c, kChannelBlock)) * rows_inside(z);
   return {.flops = z.nominal_flops(),
           .bytes = z.nominal_bytes(),
-          .peak_share = share_with_overhead(z.nominal_flops(), share, 500 + 60 * rows)};
+          .issued = 2 * vectors * pairs * number(lanes * group),
+          .transformed = vectors * pairs * number(lanes * (group - 1)) / (near ? 3 : 1),
+          .listed = rows * number(z.s),
+          .prepared = number(round_up(z.c, kChannelBlock) * group * z.r * z.s),
+          .chunks = vectors,
+          .schedule = near ? "groups_3_wide" : "groups"};
 }
 
 std::size_t prepared_bytes(const Conv2dProblem& z, Direction direction) {

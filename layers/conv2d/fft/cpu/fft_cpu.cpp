@@ -536,11 +536,16 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction) {
 
 Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
   const FftTiling plan(z, direction);
-  const auto lanes = static_cast<double>(plan.lanes);
-  const double flops = plan.flops();
-  return {.flops = flops,
+  const fft::FftCounts n = plan.counts();
+  return {.flops = plan.flops(),
           .bytes = z.nominal_bytes(),
-          .peak_share = flops / (2 * lanes * plan.operations)};
+          .issued = n.products,
+          .transposed = n.pixels,
+          .transformed = n.transforms,
+          .cached = n.spectra * sizeof(float),
+          .prepared = n.weights,
+          .regions = number(3 * plan.blocks),
+          .schedule = plan.depthwise ? "depthwise" : ""};
 }
 
 std::size_t workspace_bytes(const Conv2dProblem& z, Direction direction) {

@@ -49,6 +49,12 @@ inline constexpr double kDepthwiseShare = 0.7;
 inline constexpr double kProductShare = 0.92;
 inline constexpr double kGradientShare = 0.78;  // share of the peak in backward_weight
 
+// FLOPs of the products and of the transforms; pixels moved into lanes; floats of spectra that are
+// written and read; floats of prepared kernels.
+struct FftCounts {
+  double products, pixels, transforms, spectra, weights;
+};
+
 // The sizes of one group. In forward, `in` is x and `out` is y. In backward_data, `in` is dy and
 // `out` is dx. Both sum over `depth` channels, and the result has `channels`. In backward_weight,
 // `in` is x (`depth` channels), `out` is dy (`channels`), and the result is the kernels.
@@ -141,6 +147,36 @@ struct FftTiling {
     if (depthwise) return data + 4 * n.points * static_cast<double>(channel_blocks * lanes);
     return static_cast<double>(z.groups) *
            (data + 3 * n.points * static_cast<double>(depth * channels));
+  }
+
+  // Returns what the cost model counts.
+  FftCounts counts() const {
+    const auto number = [](Index value) { return static_cast<double>(value); };
+    const Counts n(*this, rows, columns);
+    // 4 T log2(T) for a complex transform of length T, in each lane.
+    const auto transform = [&](Index length) {
+      return 4 * number(length) * std::log2(number(length)) * number(lanes);
+    };
+    const double kernels = number(depth_padded() * channel_blocks);
+    const double times = depthwise ? 1 : number(z.groups);
+    FftCounts out{
+        .products =
+            n.points * number(lanes) * (depthwise ? 4 * number(channel_blocks) : 3 * kernels),
+        .pixels = n.rows * number(columns.in * lanes),
+        .transforms = n.rows / 2 * transform(columns.length) + n.columns * transform(rows.length),
+        .spectra = 4 * n.rows * number(columns.length * lanes),
+        .weights = depthwise ? number(z.w_shape().numel())
+                             : kernels * number(z.r * columns.length * lanes)};
+    if (!depthwise) {  // the columns of the kernels' spectra, again for each block of tiles
+      out.transforms +=
+          kernels * number(blocks) * transform(rows.length) * number(columns.length) / 2;
+    }
+    out.products *= times;
+    out.pixels *= times;
+    out.transforms *= times;
+    out.spectra *= times;
+    out.weights *= times;
+    return out;
   }
 
   const Conv2dProblem& z;

@@ -439,8 +439,7 @@ void backward_weight(const Conv2dBackwardWeightArgs& args) {
   WeightGradient(plan, args).run();
 }
 
-// ---- algorithm
-// --------------------------------------------------------------------------------------
+// ---- algorithm ---------------------------------------------------------------------------------
 
 Conv2dSupport supports(const Conv2dProblem& z, Direction) {
   if (z.dtype != DType::f32) {
@@ -457,37 +456,41 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction) {
   return {};
 }
 
-// Returns the cost. A tile of few rows waits for its loads, and a short reduction waits for its
-// stores. Forward packs small or strided planes, which takes time as well. Packing w takes 0.8
-// cycles a weight in forward; in backward_data it takes 20 cycles for as many weights as a tile has
-// rows. The constants are fitted to layers of ResNet and MobileNet on AVX2 and AVX-512.
 Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
   if (is_nchw16c(z)) return nchw16c::cost(z, direction);
-  double share = 0.9;
+  const Index lanes = tile_kernels.get().lanes;
+  Conv2dCost out{.flops = z.nominal_flops(), .bytes = z.nominal_bytes()};
   if (direction == Direction::backward_weight) {
     const Gemm1x1WeightTiling plan(z);
-    const auto kernels = static_cast<double>(plan.kernels);
-    const auto channels = static_cast<double>(plan.channels);
-    const auto plane = static_cast<double>(plan.rows * plan.columns);
-    share = 0.88 * kernels / static_cast<double>(plan.blocks * plan.width) * channels /
-            (channels + 8) * plane / (plane + 7);
-  } else {
-    const Gemm1x1Tiling plan(z, direction);
-    const auto rows = static_cast<double>(plan.rows);
-    const auto depth = static_cast<double>(plan.depth);
-    share *= rows / (rows + 2) * depth / (depth + 4);
-    if (direction == Direction::forward && (plan.plane < kLargePlane || strided(z))) share *= 0.87;
+    const double pixels = number(z.n * plan.rows * plan.columns);
+    const double blocks = number(z.groups * plan.blocks);
+    const double tiles = blocks * number(ceil_div(plan.channels, Index{tile_kernels.get().rows}));
+    out.issued = 2 * pixels * blocks * number(plan.width * plan.channels);
+    out.loads = pixels * tiles * number(plan.width / plan.lanes);
+    out.tiles = number(z.n * plan.runs) * tiles;
+    out.copied = number(plan.slices * plan.width * plan.depth) * blocks;
+    out.transposed = pixels * number(z.k);
+    out.listed = number(z.n * plan.rows) * tiles;
+    out.regions = 2;
+    out.chunks = number(plan.slices) * blocks;
+    return out;
   }
-  const double set_up = direction == Direction::backward_weight ? 500 : 900;
-  const Conv2dCost sums{.flops = z.nominal_flops(),
-                        .bytes = z.nominal_bytes(),
-                        .peak_share = share_with_overhead(z.nominal_flops(), share, set_up)};
-  if (direction == Direction::backward_weight) return sums;
-  const auto weights = static_cast<double>(z.w_shape().numel());
-  return with_preparation(sums,
-                          weights * (direction == Direction::forward
-                                         ? 0.8
-                                         : 20 / static_cast<double>(gemm_kernels.get().rows)));
+  const Gemm1x1Tiling plan(z, direction);
+  const Index pixels = z.n * plan.plane;
+  const double vectors =
+      number(plan.in_place ? z.n * ceil_div(plan.plane, lanes) : ceil_div(pixels, lanes));
+  const double panels = number((plan.in_place ? z.n : 1) * plan.panels * z.groups);
+  const double tiles = panels * number(plan.tiles.tiles);
+  out.issued = 2 * vectors * number(lanes * z.groups * plan.rows * plan.depth);
+  out.loads = tiles * number(plan.width / lanes * plan.depth);
+  out.tiles = tiles;
+  out.cached = number(plan.chunks * z.groups * plan.rows * plan.depth) * sizeof(float);
+  if (!plan.in_place) out.copied = number(plan.splits * pixels * z.groups * plan.depth);
+  if (plan.spread) out.transposed = number(z.x_shape().numel());
+  out.prepared = number(z.w_shape().numel());
+  out.chunks = number(plan.chunks * plan.splits * z.groups);
+  out.schedule = plan.in_place ? "in_place" : strided(z) ? "packed_strided" : "packed";
+  return out;
 }
 
 std::size_t workspace_bytes(const Conv2dProblem& z, Direction direction) {

@@ -448,39 +448,58 @@ Conv2dSupport supports(const Conv2dProblem& problem, Direction) {
   return Conv2dSupport::no(cat("expects elements of type f32, got ", name_of(problem.dtype)));
 }
 
-// Estimates the FMAs of K/G kernels, the packing and the memory traffic. Every direction packs
-// vectors of columns. backward_data also adds columns back into dx, which is slower with strides
-// and when a channel's columns exceed L2. Planes that do not fill their last vector leave lanes
-// empty. Each image reads w again, and each tap of a row costs some cycles. Half of the memory
-// traffic is assumed to overlap with computation. In backward_weight, small planes add the cost of
-// sums across lanes. The constants fit measured cases from one microsecond to layers of VGG.
-Conv2dCost cost(const Conv2dProblem& problem, Direction direction) {
-  const Im2colShape z(problem);
-  const auto fmas = static_cast<double>(z.kernels);
-  const auto pixels = static_cast<double>(z.plane);
-  double share = direction == Direction::forward ? 0.85 : 0.8;
-  double beside = 4;
-  double row_cycles = direction == Direction::forward ? 9 : 6;
+Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
+  const Im2colShape shape(z);
+  const GemmKernels& gemm = gemm_kernels.get();
+  const Index lanes = tile_kernels.get().lanes;
+  const double groups = number(shape.groups);
+  const double columns = number(shape.depth) * number(shape.pixels) * groups;
+  Conv2dCost out{.flops = z.nominal_flops(), .bytes = z.nominal_bytes()};
+  if (direction == Direction::forward) {
+    const Im2colForwardTiling plan(shape, gemm.columns);
+    const double tiles = groups * number(plan.panels * ceil_div(shape.kernels, Index{gemm.rows}) *
+                                         ceil_div(shape.kernel_rows, shape.rows_per_block));
+    out.issued =
+        2 * groups * number(shape.kernels * shape.depth) * number(round_up(shape.pixels, lanes));
+    out.loads = groups * number(plan.panels * ceil_div(shape.kernels, Index{gemm.rows})) *
+                number(shape.depth * (plan.width / lanes));
+    out.tiles = tiles;
+    out.copied = columns;
+    out.listed = groups * number(plan.panels * shape.kernel_rows);
+    out.cached = number(ceil_div(plan.panels, kPanels) * z.w_shape().numel()) * sizeof(float);
+    out.prepared = number(z.w_shape().numel());
+    out.chunks = number(plan.chunks * shape.groups);
+    return out;
+  }
   if (direction == Direction::backward_data) {
-    const Index lanes = gemm_kernels.get().columns / 2;
-    share *= pixels / static_cast<double>(round_up(z.plane, lanes));
-    beside = problem.stride_w > 1 ? 40 : 6;
-    if (static_cast<double>(z.taps) * pixels > 256 * 1024) beside += 100;
+    const Index at_once = channels_at_once(z, shape);
+    const Index blocks = ceil_div(shape.channels, at_once);
+    const double images = number(z.n * shape.groups);
+    const double tiles = images * number(blocks * ceil_div(at_once * shape.taps, Index{gemm.rows}) *
+                                         ceil_div(shape.plane, Index{gemm.columns}));
+    out.issued =
+        2 * images * number(shape.depth * shape.kernels) * number(round_up(shape.plane, lanes));
+    out.loads = tiles * number(shape.kernels * (gemm.columns / lanes));
+    out.tiles = tiles;
+    // Each image reads w again.
+    out.cached = number(z.n * z.w_shape().numel()) * sizeof(float);
+    out.transposed = columns;  // added to dx
+    out.listed = images * number(shape.channels * shape.taps * z.p());
+    out.chunks = images * number(blocks);
+    out.schedule = z.stride_w > 1 ? "strided" : "";
+    return out;
   }
-  if (direction == Direction::backward_weight) share *= pixels / (pixels + 12);
-  const double flops = problem.nominal_flops();
-  const double rows = static_cast<double>(problem.n * problem.p() * problem.c * z.taps);
-  double moved = problem.nominal_bytes();
-  if (direction == Direction::backward_data) {  // each image reads w again
-    moved += static_cast<double>((problem.n - 1) * problem.w_shape().numel()) * sizeof(float);
-  }
-  const Conv2dCost sums{.flops = flops,
-                        .bytes = problem.nominal_bytes(),
-                        .peak_share = share_with_overhead(flops, share * fmas / (fmas + beside),
-                                                          350 + rows * row_cycles + moved / 16)};
-  if (direction != Direction::forward) return sums;
-  // Transposing weights takes 0.8 cycles a float.
-  return with_preparation(sums, 0.8 * static_cast<double>(problem.w_shape().numel()));
+  const Im2colWeightTiling plan(z, shape);
+  const double blocks = number(z.n) / number(plan.images) * number(plan.parts);
+  const double sums = groups * number(shape.kernels * shape.depth);
+  out.issued = 2 * sums * blocks * number(round_up(plan.block_pixels, lanes));
+  out.tiles = sums * blocks;  // a sum across lanes for each element of dw
+  out.copied = columns + sums * number(plan.slices) +
+               (plan.images > 1 ? number(z.y_shape().numel() * plan.row_blocks) : 0);
+  out.listed = groups * number(z.n * z.p() * shape.kernel_rows * z.s);
+  out.regions = 2;
+  out.chunks = groups * number(plan.row_blocks * plan.slices);
+  return out;
 }
 
 std::size_t workspace_bytes(const Conv2dProblem& problem, Direction direction) {

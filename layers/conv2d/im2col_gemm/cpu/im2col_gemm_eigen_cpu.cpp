@@ -159,15 +159,12 @@ Conv2dSupport supports(const Conv2dProblem& problem, Direction) {
   return Conv2dSupport::no(cat("expects elements of type f32, got ", name_of(problem.dtype)));
 }
 
-// Eigen's product uses SSE2 without FMA, 8 FLOPs in a cycle, and reaches about three quarters of
-// this rate. With AVX the peak is that of FMA, 32 FLOPs in a cycle.
-Conv2dCost cost(const Conv2dProblem& problem, Direction) {
-  const double share = current_isa() == Isa::scalar ? 0.7 : 0.18;
-  const double rows =
-      static_cast<double>(problem.n * problem.p() * problem.c * problem.r * problem.s);
-  return {.flops = problem.nominal_flops(),
-          .bytes = problem.nominal_bytes(),
-          .peak_share = share_with_overhead(problem.nominal_flops(), share, 1500 + rows * 12)};
+Conv2dCost cost(const Conv2dProblem& z, Direction) {
+  return {.flops = z.nominal_flops(),
+          .bytes = z.nominal_bytes(),
+          .issued = z.nominal_flops(),
+          .copied = number(z.n * z.p() * z.q()) * number(z.c * z.r * z.s),
+          .listed = number(z.n * z.p() * z.c * z.r * z.s)};
 }
 
 std::size_t workspace_bytes(const Conv2dProblem& problem, Direction direction) {

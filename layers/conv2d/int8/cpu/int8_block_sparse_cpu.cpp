@@ -198,20 +198,17 @@ double expected_quads(const Conv2dProblem& z, const Int8Plan& plan) {
 Conv2dCost cost(const Conv2dProblem& z, Direction) {
   const Int8Plan plan(z);
   const double quads = expected_quads(z, plan);
-  const double blocks = static_cast<double>(z.groups * plan.blocks);
-  const auto pixels = static_cast<double>(z.n * z.p() * z.q());
-  const double flops = std::max(1.0, 2 * pixels * blocks * 16 * 4 * quads);
-  double share = plan.lanes == 1 ? 0.1 : plan.weight_bytes == 4 ? 0.93 : 0.85;
-  const auto most = static_cast<double>(plan.most_pixels(plan.widest));
-  const auto line = static_cast<double>(plan.line);
-  const double height = line / std::ceil(line / most);
-  share *= std::min(1.0, height / 10);  // few accumulators wait for their own latency
-  share *= height / (height + 1);
-  // The epilogue of a vector of sums takes about as long as 8 vector products.
-  share *= quads / (quads + 8);
-  return {.flops = flops,
+  const double products = products_of(plan, quads);
+  return {.flops = std::max(1.0, products),
           .bytes = z.nominal_bytes(),
-          .peak_share = share_with_overhead(flops, share, 1500, DType::i8)};
+          .issued = products,
+          .loads = loads_of(plan, quads),
+          .tiles = tiles_of(plan),
+          .copied = number(static_cast<Index>(plan.copy_bytes())),
+          .transformed = number(z.y_shape().numel()),  // scaled and rounded
+          .prepared = number(z.w_shape().numel()),
+          .chunks = chunks_of(plan),
+          .schedule = uses_vnni() ? "vnni" : ""};
 }
 
 const Conv2dAlgorithm kAlgorithm{

@@ -107,16 +107,18 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction direction) {
 
 Conv2dCost cost(const Conv2dProblem& z, Direction) {
   const Int8DepthwiseTiling plan(z);
-  // Cost of a pixel in units of one vector product: the products of its windows, plus the epilogue.
-  const double pixel_products = static_cast<double>(z.r) * plan.window.groups *
-                                    (3.0 + plan.window.shared) / plan.window.shared +
-                                9;
-  const double textbook = static_cast<double>(z.r * z.s) / kQuad;
-  const double share =
-      int8_depthwise_kernels.get().lanes == 1 ? 0.1 : 0.8 * textbook / pixel_products;
+  const double pixels =
+      number(z.n * plan.blocks * z.p()) * number(round_up(z.q(), Index{plan.window.shared}));
+  const double groups = pixels * number(z.r * plan.window.groups);
   return {.flops = z.nominal_flops(),
           .bytes = z.nominal_bytes(),
-          .peak_share = share_with_overhead(z.nominal_flops(), share, 1500, DType::i8)};
+          .issued = 2 * groups * number(kChannelBlock * kQuad),
+          .loads = 3 * groups / number(plan.window.shared),  // a load and two shuffles
+          .copied = number(z.n * plan.blocks * plan.chunks_of_plane * plan.buffer_bytes()),
+          .transformed = number(z.y_shape().numel()),  // scaled and rounded
+          .prepared = number(plan.blocks * plan.packed_block()),
+          .chunks = number(z.n * plan.blocks * plan.chunks_of_plane),
+          .schedule = uses_vnni() ? "vnni" : ""};
 }
 
 struct Memory {

@@ -44,27 +44,20 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction direction) {
   return supports_shape(z);
 }
 
+// Empty quads and lanes are multiplied, too.
 Conv2dCost cost(const Conv2dProblem& z, Direction) {
   const Int8Plan plan(z);
-  const auto part = [](Index of, Index all) {
-    return static_cast<double>(of) / static_cast<double>(all);
-  };
-  // The share of the peak rate of int8 products. Scalar code multiplies one byte at a time, while
-  // the peak is that of SSE2. Empty quads and lanes are multiplied, too.
-  double share = plan.lanes == 1 ? 0.1 : plan.weight_bytes == 4 ? 0.93 : 0.85;
-  const Index terms = z.c_per_group() * z.r * z.s;
-  const Index quads = (plan.x.depth - 1) * plan.x.quads + plan.x.last_quads;
-  share *= part(terms, plan.taps * quads * kQuad) * part(z.k_per_group(), plan.padded);
-  const auto most = static_cast<double>(plan.most_pixels(plan.widest));
-  const auto line = static_cast<double>(plan.line);
-  const double height = line / std::ceil(line / most);
-  share *= height / (height + 0.5);
-  // The epilogue of a vector of sums takes about as long as 8 vector products.
-  const double depth = static_cast<double>(plan.taps * quads);
-  share *= depth / (depth + 8);
   return {.flops = z.nominal_flops(),
           .bytes = z.nominal_bytes(),
-          .peak_share = share_with_overhead(z.nominal_flops(), share, 1500, DType::i8)};
+          .issued = products_of(plan, number(plan.all_quads())),
+          .loads = loads_of(plan, number(plan.all_quads())),
+          .tiles = tiles_of(plan),
+          .copied = number(static_cast<Index>(plan.copy_bytes())),
+          .transformed = number(z.y_shape().numel()),  // scaled and rounded
+          .listed = tiles_of(plan) * number(plan.taps),
+          .prepared = number(z.w_shape().numel()),
+          .chunks = chunks_of(plan),
+          .schedule = uses_vnni() ? "vnni" : ""};
 }
 
 std::size_t workspace_bytes(const Conv2dProblem& z, Direction) { return pass_bytes(Int8Plan(z)); }

@@ -12,6 +12,7 @@
 #include "framework/parallel.h"
 #include "layers/conv2d/int8/cpu/int8_sparse_tiles.h"
 #include "layers/conv2d/problem.h"
+#include "layers/dispatch/cost/cost.h"
 
 namespace convscope::int8 {
 
@@ -178,5 +179,22 @@ struct Int8Plan {
     splits = ceil_div(blocks, blocks / splits);
   }
 };
+
+// Counts of a tiling whose tiles multiply `quads` quads of x (layers/dispatch/cost/cost.h).
+inline double tiles_of(const Int8Plan& plan) {
+  return number(plan.z.groups * plan.images * plan.rows * plan.blocks *
+                ceil_div(plan.line, Index{plan.most_pixels(plan.widest)}));
+}
+inline double products_of(const Int8Plan& plan, double quads) {
+  const double channels = number(plan.sparse ? plan.blocks * kChannelBlock : plan.padded);
+  return 2 * number(plan.z.groups * plan.images * plan.columns * plan.z.p()) /
+         number(plan.flat || plan.by_image ? plan.z.p() : 1) * channels * number(kQuad) * quads;
+}
+inline double loads_of(const Int8Plan& plan, double quads) {
+  return tiles_of(plan) * quads * number(plan.widest) / number(plan.lanes);
+}
+inline double chunks_of(const Int8Plan& plan) {
+  return number(plan.z.groups * plan.image_chunks * plan.row_chunks * plan.splits);
+}
 
 }  // namespace convscope::int8

@@ -448,42 +448,53 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction) {
   return is_nchw16c(z) ? nchw16c::supports(z) : Conv2dSupport{};  // groups of whole blocks
 }
 
-// Cost of the transforms per pixel. With larger m, a tile of (m + 2) x (m + 2) pixels exceeds the
-// registers.
-constexpr double pixel_fmas(int m) { return m == 2 ? 10 : m == 4 ? 14 : 21; }
-constexpr double kTurningFmas = 5;  // the part that moves channels into the lanes and back
-constexpr double kWeightFmas = 10;
-constexpr double kProductShare = 0.85;
-
-// Cycles of one core, in units of one vector FMA: the cost of transforms and copies for each tile
-// and each vector of channels, measured relative to the products. Lanes without a channel cost as
-// much as lanes with a channel.
+// Lanes without a channel cost as much as lanes with a channel.
 Conv2dCost cost(int m, const Conv2dProblem& z, Direction direction) {
   const PointKernels& kernels = point_kernels.get();
   const bool data = direction == Direction::backward_data;
-  const TileGrid tiling(m, z.n, data ? z.h : z.p(), data ? z.w : z.q());
-  const auto lanes = static_cast<double>(kernels.lanes);
-  const auto points = static_cast<double>(tiling.points);
-  const auto tiles = static_cast<double>(tiling.strips * tiling.across);
-  const auto blocks = [&](Index channels) {
-    return static_cast<double>(ceil_div(channels, kernels.lanes));
-  };
+  const Index lanes = kernels.lanes;
   const Index depth = data ? z.k_per_group() : z.c_per_group();
   const Index channels = data ? z.c_per_group() : z.k_per_group();
-  const bool gradient = direction == Direction::backward_weight;
-  const double products = points * tiles * blocks(channels) *
-                          (gradient ? blocks(depth) * lanes : static_cast<double>(depth));
-  const double pixel_cycles = points * (pixel_fmas(m) - (is_nchw16c(z) ? kTurningFmas : 0)) *
-                              tiles * (blocks(depth) + blocks(channels));
-  const double weight_cycles = points * kWeightFmas * static_cast<double>(depth) * blocks(channels);
-  const auto groups = static_cast<double>(z.groups);
-  const double flops = 2 * points * tiles * static_cast<double>(z.k * z.c_per_group());
-  const double cycles = products / kProductShare + pixel_cycles + weight_cycles;
-  const bool prepares = !gradient && prepared_bytes(m, z, direction) > 0;
-  return {.flops = flops,
-          .bytes = z.nominal_bytes(),
-          .peak_share = flops / (2 * lanes * groups * cycles),
-          .prepare_part = prepares ? weight_cycles / cycles : 0};
+  const Index depth_blocks = ceil_div(depth, lanes), channel_blocks = ceil_div(channels, lanes);
+  const TileGrid tiling(m, z.n, data ? z.h : z.p(), data ? z.w : z.q());
+  const double points = number(z.groups * tiling.points);
+  const double tiles = number(tiling.strips * tiling.across);
+  const double moved = points * tiles * number((depth_blocks + channel_blocks) * lanes);
+  Conv2dCost out{
+      .flops = 2 * points * tiles * number(channels * depth),
+      .bytes = z.nominal_bytes(),
+      .transposed = is_nchw16c(z) ? 0 : number(z.x_shape().numel() + z.y_shape().numel()),
+      .transformed = moved,
+      .listed = number(z.groups * tiling.strips * (depth_blocks + channel_blocks)),
+      .schedule = is_nchw16c(z) ? "nchw16c" : ""};
+  if (direction == Direction::backward_weight) {
+    const WinogradWeightTiling plan(m, z);
+    const double sums = points * number(channel_blocks * depth_blocks * lanes * lanes);
+    const double products = number(ceil_div(depth, kernels.sum_rows)) *
+                            number(ceil_div(channel_blocks, kernels.sum_vectors));
+    out.issued = 2 * tiles * sums;
+    out.loads = points * tiles * products * number(kernels.sum_vectors);
+    out.tiles = points * number(plan.blocks) * products;
+    // Each block of tiles loads and stores all sums.
+    out.cached = 2 * sizeof(float) * number(plan.blocks) * sums;
+    out.prepared = 0;
+    out.transposed += sums;
+    out.regions = number(3 * plan.blocks);
+    out.chunks = plan.by_panels ? number(channel_blocks) : 0;
+    return out;
+  }
+  const WinogradTiling pass(m, z, direction);
+  const double rows = number(pass.blocks * ceil_div(pass.block_tiles, kernels.rows));
+  out.issued = 2 * points * tiles * number(depth * channel_blocks * lanes);
+  out.loads = points * rows * number(depth * channel_blocks);
+  out.tiles = points * rows * number(pass.panels);
+  // Each block of tiles reads all transformed weights.
+  out.cached =
+      number(pass.blocks) * points * number(depth * channel_blocks * lanes) * sizeof(float);
+  out.prepared = points * number(depth * channel_blocks * lanes);
+  out.regions = pass.by_panels ? number(2 * z.groups * pass.blocks) : 1;
+  out.chunks = number(pass.by_panels ? pass.panels : z.groups * pass.blocks);
+  return out;
 }
 
 std::size_t workspace_bytes(int m, const Conv2dProblem& z, Direction direction) {

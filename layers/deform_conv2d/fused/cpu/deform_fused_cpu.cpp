@@ -82,39 +82,22 @@ Support supports(const Problem& z, Direction) {
   return {};
 }
 
-// The cycles of the loops around the register tiles are estimates for one core that loads two
-// vectors of 16 in a cycle.
 Cost cost(const Problem& z, Direction direction) {
-  const auto samples = static_cast<double>(z.n * z.taps() * z.p() * z.q());
-  const auto channel_blocks =
-      static_cast<double>(z.groups * ceil_div(z.c_per_group(), kChannelBlock));
-  // Copying a float of an NCHW plane into blocks or back takes about 0.4 cycles.
-  const auto x = static_cast<double>(z.x_shape().numel());
-  const auto y = static_cast<double>(z.y_shape().numel());
-  double copies = x + y;
-  double cycles = 0;
-  double share = 0.85;
-  switch (direction) {
-    case Direction::forward:
-      cycles = samples * (6 * static_cast<double>(z.offset_groups) + 6 * channel_blocks);
-      break;
-    case Direction::backward_data:
-      cycles = samples * (20 * static_cast<double>(z.offset_groups) + 30 * channel_blocks);
-      share = 0.75 * static_cast<double>(z.c_per_group()) /
-              static_cast<double>(round_up(z.c_per_group(), kChannelBlock));
-      break;
-    case Direction::backward_weight:
-      cycles = samples * channel_blocks * 12;
-      share = 0.75;
-      break;
-  }
-  if (direction == Direction::backward_data) copies += x;
-  if (z.layout == ActivationLayout::nchw) cycles += 0.4 * copies;
-  share *= static_cast<double>(z.k_per_group()) /
-           static_cast<double>(round_up(z.k_per_group(), kChannelBlock));
+  const bool data = direction == Direction::backward_data;
+  const double samples = number(z.n * z.taps() * z.p() * z.q());
+  const double blocks = number(z.groups * ceil_div(z.c_per_group(), kChannelBlock));
+  const double filled =
+      number(z.k_per_group()) / number(round_up(z.k_per_group(), kChannelBlock)) *
+      (data ? number(z.c_per_group()) / number(round_up(z.c_per_group(), kChannelBlock)) : 1);
+  const double images = number((data ? 2 : 1) * z.x_shape().numel() + z.y_shape().numel());
   return {.flops = z.nominal_flops(),
           .bytes = z.nominal_bytes(),
-          .peak_share = share_with_overhead(z.nominal_flops(), share, cycles)};
+          .issued = z.nominal_flops() / filled,
+          .transposed = z.layout == ActivationLayout::nchw ? images : 0,
+          .transformed = samples * blocks * number(kChannelBlock),  // interpolated
+          .listed = samples * number(z.offset_groups),
+          .prepared = number(z.w_shape().numel()),
+          .regions = direction == Direction::forward ? 1.0 : 2.0};
 }
 
 struct ForwardMemory {

@@ -262,19 +262,20 @@ void backward_weight(const SparseConvBackwardWeightArgs& args) {
   });
 }
 
-// Besides the products, listing pairs takes about one cycle for each tap and site, and adding the
-// accumulators of a tile to rows takes about 2 cycles for each vector.
+// Besides the products, pairs are listed for each tap and site, and the accumulators of a tile are
+// added to rows.
 Cost cost(const Problem& z, Direction direction) {
   const bool data = direction == Direction::backward_data;
   const Index lanes = data ? z.c : z.k;
-  const Index sites = data ? z.in_count() : z.out_count();
-  const double filled = static_cast<double>(lanes) / static_cast<double>(LaneTiles(lanes).padded());
-  const double vectors = static_cast<double>(z.map->pairs()) *
-                         static_cast<double>(ceil_div(lanes, sparse_kernels.get().lanes));
+  const double pairs = number(z.map->pairs());
+  const double vectors = pairs * number(LaneTiles(lanes).padded());
   return {.flops = z.nominal_flops(),
           .bytes = z.nominal_bytes(),
-          .peak_share = share_with_overhead(z.nominal_flops(), 0.85 * filled,
-                                            static_cast<double>(sites * z.taps()) + 2.0 * vectors)};
+          .issued = 2 * vectors * number(data ? z.k : z.c),
+          .copied = vectors,
+          .listed = number((data ? z.in_count() : z.out_count()) * z.taps()),
+          .cached = pairs * number(data ? z.k : z.c) * sizeof(float),
+          .prepared = number(z.w_shape().numel())};
 }
 
 const SparseConvAlgorithm kAlgorithm{

@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+// random_problems.cpp: the designed sets of problems of `convscope tune`.
+#include "experiments/tune/random_problems.h"
+
+#include <algorithm>
+#include <cmath>
+#include <initializer_list>
+
+#include "framework/check.h"
+
+namespace convscope {
+namespace {
+
+using Index = std::int64_t;
+
+constexpr double kMostFlops = 6e8;  // of one call: tens of milliseconds of one core
+constexpr double kMostBytes = 6e7;  // of the tensors of one call
+
+// The functions of <random> may give other numbers with another standard library. These do not.
+class Draw {
+ public:
+  explicit Draw(std::mt19937_64& random) : random_(random) {}
+  double unit() { return static_cast<double>(random_() >> 11) * 0x1p-53; }
+  bool chance(double p) { return unit() < p; }
+  Index of(std::initializer_list<Index> values) {
+    return values.begin()[static_cast<std::size_t>(unit() * static_cast<double>(values.size()))];
+  }
+  // Uniform in the logarithm, ends included.
+  Index between(Index low, Index high) {
+    const double span = std::log(static_cast<double>(high + 1) / static_cast<double>(low));
+    return std::clamp(static_cast<Index>(static_cast<double>(low) * std::exp(span * unit())), low,
+                      high);
+  }
+  // Mostly a multiple of 8 or 16, as channels of networks are.
+  Index channels(Index low, Index high) {
+    const Index any = between(low, high);
+    const Index step = chance(0.15) || any < 8 ? 1 : any < 24 ? 8 : 16;
+    return std::max<Index>(1, (any + step / 2) / step * step);
+  }
+
+ private:
+  std::mt19937_64& random_;
+};
+
+void pad_as_large(Conv2dProblem& z) {
+  z.pad_top = z.pad_bottom = z.dilation_h * (z.r - 1) / 2;
+  z.pad_left = z.pad_right = z.dilation_w * (z.s - 1) / 2;
+}
+
+enum class Kind { dense, point, depth, group, large, line, dilated, stem, small, linear };
+
+Conv2dProblem drawn(Draw& draw, Kind kind) {
+  Conv2dProblem z;
+  z.h = draw.between(6, 112);
+  z.w = draw.chance(0.8) ? z.h : draw.between(6, 112);
+  z.c = draw.channels(8, 640);
+  z.k = draw.channels(8, 640);
+  z.r = z.s = 3;
+  z.stride_h = z.stride_w = draw.chance(0.25) ? 2 : 1;
+  switch (kind) {
+    case Kind::dense:
+      break;
+    case Kind::point:
+      z.r = z.s = 1;
+      z.c = draw.channels(8, 1536);
+      z.k = draw.channels(8, 1536);
+      if (draw.chance(0.5)) z.stride_h = z.stride_w = 1;
+      break;
+    case Kind::depth:
+      z.r = z.s = draw.of({3, 3, 3, 5, 5, 7, 7, 9});
+      z.k = z.groups = z.c;
+      if (draw.chance(0.1)) z.k = 2 * z.c;
+      break;
+    case Kind::group:
+      z.groups = draw.of({2, 4, 8, 16, 32});
+      z.c = z.groups * draw.of({2, 4, 8, 16, 32});
+      z.k = draw.chance(0.8) ? z.c : z.groups * draw.of({4, 8, 16, 32});
+      break;
+    case Kind::large:
+      z.r = z.s = draw.of({5, 5, 7, 7, 9, 11, 13});
+      z.c = draw.channels(1, 192);
+      z.k = draw.channels(4, 192);
+      break;
+    case Kind::line: {
+      const Index length = draw.of({3, 5, 7, 9});
+      const bool tall = draw.chance(0.5);
+      z.r = tall ? length : 1;
+      z.s = tall ? 1 : length;
+      break;
+    }
+    case Kind::dilated:
+      z.dilation_h = z.dilation_w = draw.of({2, 3, 4, 6});
+      z.stride_h = z.stride_w = 1;
+      break;
+    case Kind::stem:
+      z.c = draw.of({1, 3, 3, 3, 4});
+      z.h = z.w = draw.between(24, 224);
+      z.k = draw.channels(8, 96);
+      z.r = z.s = draw.of({3, 5, 7});
+      break;
+    case Kind::small:  // first networks: LeNet on digits and their like
+      z.c = draw.between(1, 24);
+      z.k = draw.between(2, 48);
+      z.h = z.w = draw.between(8, 36);
+      z.r = z.s = draw.of({3, 5, 5});
+      z.stride_h = z.stride_w = draw.chance(0.15) ? 2 : 1;
+      break;
+    case Kind::linear:
+      z.r = z.s = z.h = z.w = 1;
+      z.stride_h = z.stride_w = 1;
+      z.c = draw.between(16, 4096);
+      z.k = draw.between(10, 4096);
+      break;
+  }
+  if (draw.chance(0.85)) pad_as_large(z);
+  return z;
+}
+
+bool fits(const Conv2dProblem& z) {
+  if (z.h + z.pad_top + z.pad_bottom <= z.dilation_h * (z.r - 1) ||
+      z.w + z.pad_left + z.pad_right <= z.dilation_w * (z.s - 1)) {
+    return false;
+  }
+  return z.nominal_flops() <= kMostFlops && z.nominal_bytes() <= kMostBytes;
+}
+
+Conv2dProblem drawn_within_limits(Draw& draw, Kind kind) {
+  for (;;) {
+    Conv2dProblem z = drawn(draw, kind);
+    if (!fits(z)) continue;
+    const bool many = kind == Kind::small || kind == Kind::linear;
+    const Index n = draw.chance(0.3) ? 1 : draw.between(1, many ? 256 : 32);
+    for (z.n = n; z.n > 1 && !fits(z);) z.n /= 2;
+    return z;
+  }
+}
+
+}  // namespace
+
+Conv2dProblem random_conv2d(std::mt19937_64& random) {
+  Draw draw(random);
+  constexpr Kind kKinds[] = {Kind::dense, Kind::dense, Kind::dense, Kind::dense, Kind::point,
+                             Kind::point, Kind::point, Kind::depth, Kind::depth, Kind::depth,
+                             Kind::group, Kind::large, Kind::large, Kind::line,  Kind::dilated,
+                             Kind::stem,  Kind::small, Kind::small, Kind::linear};
+  const double at = draw.unit() * static_cast<double>(std::size(kKinds));
+  const Kind kind = kKinds[static_cast<std::size_t>(at)];
+  Conv2dProblem z = drawn_within_limits(draw, kind);
+  const double form = draw.unit();
+  if (form < 0.14) {  // integers, as quantised networks have them
+    OperandTypes types;
+    CONVSCOPE_CHECK(OperandTypes::parse(z.c <= 4 ? "f32:i8:i32:u8" : "u8:i8:i32:u8", types), "tune",
+                    "expected integer types");
+    z.set_integer_types(types);
+    if (draw.chance(0.7)) return z;
+  } else if (form < 0.55) {
+    z.layout =
+        kind == Kind::stem || z.c <= 4 ? kNchwToNchw16c : ImageLayouts(ActivationLayout::nchw16c);
+  }
+  if (form < 0.14 || form > 0.9) {  // pruned
+    const double kept = static_cast<double>(draw.of({5, 10, 20, 30})) / 100;
+    const bool in_place = z.groups == 1 && z.k % 16 == 0;
+    if (!in_place) return z;
+    const Index rows = draw.of({4, 16});
+    z.weight_format = {.kind = WeightFormat::Kind::block_sparse,
+                       .block_rows = rows,
+                       .block_columns = 1,
+                       .blocks = 0};
+    const Index all = z.k / rows * z.c_per_group() * z.r * z.s;
+    z.weight_format.blocks =
+        std::max<Index>(1, static_cast<Index>(kept * static_cast<double>(all)));
+    if (draw.chance(0.5)) z.layout = ActivationLayout::nchw16c;
+  }
+  return z;
+}
+
+DeformConv2dProblem random_deform_conv2d(std::mt19937_64& random) {
+  Draw draw(random);
+  for (;;) {
+    Conv2dProblem z = drawn(draw, draw.chance(0.8) ? Kind::dense : Kind::dilated);
+    z.h = z.w = draw.between(7, 64);
+    if (draw.chance(0.2)) z.groups = draw.of({2, 4});
+    const Index offset_groups = draw.of({1, 1, 2, 4});
+    if (z.c % z.groups != 0 || z.k % z.groups != 0 || z.c % offset_groups != 0) continue;
+    if (!fits(z)) continue;
+    for (z.n = draw.between(1, 8); z.n > 1 && !fits(z);) z.n /= 2;
+    if (draw.chance(0.5)) z.layout = ActivationLayout::nchw16c;
+    return {z, offset_groups, draw.chance(0.7)};
+  }
+}
+
+std::string random_cloud(std::mt19937_64& random) {
+  Draw draw(random);
+  const bool flat = draw.chance(0.2);
+  const char* const kinds[] = {"shell", "room", "lidar", "random"};
+  const std::string cloud = flat ? "ink" : kinds[draw.of({0, 1, 2, 3})];
+  const Index c = draw.channels(4, 192), k = draw.channels(4, 192);
+  const auto most = static_cast<Index>(3e8 / (2.0 * 12 * static_cast<double>(c * k)));
+  const Index sites =
+      std::clamp<Index>(draw.between(1000, 100000), 500, std::max<Index>(500, most));
+  std::string out = cat("cloud=", cloud, ",sites=", sites, ",seed=", draw.between(1, 1000));
+  if (cloud == "random") out += cat(",density=0.0", draw.of({2, 5, 9}));
+  const double kind = draw.unit();
+  if (kind < 0.7) return out + cat(",kernel=", flat ? "3x3" : "3x3x3", ",c=", c, ",k=", k);
+  out += kind < 0.85 ? "" : ",kind=inverse";
+  return out + cat(",kernel=", flat ? "2x2" : "2x2x2", ",stride=2,c=", c, ",k=", k);
+}
+
+}  // namespace convscope

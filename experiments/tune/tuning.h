@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+// tuning.h: times the algorithms of an operator on problems of a designed set, and keeps counts and
+// times as samples for the fit (layers/dispatch/cost/fit.h).
+//
+// An operator's description (experiments/operators) draws problems and calls measure() for each:
+//
+//   .tune = [](Tuning& tuning) { tuning.measure(random_conv2d(tuning.random())); }
+//
+// Every fourth problem is held out. A problem is timed in every direction, with one thread or with
+// all (in turns), and in forward also with weights prepared before.
+#pragma once
+
+#include <random>
+#include <string>
+#include <vector>
+
+#include "framework/parallel.h"
+#include "layers/dispatch/cost/fit.h"
+#include "layers/dispatch/measure.h"
+
+namespace convscope {
+
+class CONVSCOPE_API Tuning {
+ public:
+  Tuning(Device device, std::uint64_t seed) : device_(device), random_(seed) {}
+
+  std::mt19937_64& random() { return random_; }
+  Device device() const { return device_; }
+  const std::vector<CostSample>& samples() const { return samples_; }
+
+  // Measures all algorithms that accept the problem.
+  template <class Problem>
+  void measure(const Problem& problem) {
+    if (problem.is_empty()) return;
+    const bool all_threads = problems_ % 2 == 1;
+    const bool held_out = problems_ / 2 % 4 == 3;
+    ++problems_;
+    const int threads = num_threads();
+    if (!all_threads) set_num_threads(1);
+    for (const Direction direction : kDirections) {
+      time(problem, direction, WeightUse::once, held_out);
+      if (direction == Direction::forward) time(problem, direction, WeightUse::often, held_out);
+    }
+    set_num_threads(threads);
+  }
+
+ private:
+  // A run of one algorithm, and the sample that its time completes.
+  struct Timed {
+    std::function<void()> run;
+    CostSample sample;
+  };
+  // Times the runs in turns, and keeps the samples.
+  void time_in_turns(std::vector<Timed>& timed);
+
+  template <class Problem>
+  void time(const Problem& problem, Direction direction, WeightUse use, bool held_out);
+
+  Device device_;
+  std::mt19937_64 random_;
+  std::vector<CostSample> samples_;
+  std::size_t problems_ = 0;
+};
+
+// Slow algorithms (lessons, the reference) are timed on small problems only.
+inline constexpr double kMostFlopsOfLessons = 2e7;
+
+template <class Problem>
+void Tuning::time(const Problem& problem, Direction direction, WeightUse use, bool held_out) {
+  const Operands operands = repeated_operands(problem.operands(direction), device_);
+  std::vector<Timed> timed;
+  for (const auto& [name, algorithm] : Operator<Problem>::algorithms(device_.type).entries()) {
+    if (!support_of(algorithm, problem, direction).yes) continue;
+    if (!algorithm.auto_ok && problem.nominal_flops() > kMostFlopsOfLessons) continue;
+    const std::size_t prepared = algorithm.prepared_size(problem, direction, use);
+    const bool often = use == WeightUse::often;
+    if (often && prepared == 0) continue;
+    const Cost cost = algorithm.cost(problem, direction);
+    CostSample sample{
+        .isa = std::string(name_of(current_isa())),
+        .kernel = kernel_of(cost_key_of(algorithm, direction), cost.schedule),
+        .algorithm = name,
+        .question = cat(Operator<Problem>::kOperation, " ", problem.text(), " ", name_of(direction),
+                        often ? " often" : "", " threads=", num_threads()),
+        .held_out = held_out,
+        .may_be_chosen = algorithm.auto_ok,
+        .terms = seconds_per_coefficient(cost, operand_type_of(problem), use, prepared)};
+    auto scratch = std::make_shared<Scratch<Problem>>(algorithm, problem, direction, device_, use);
+    const void* const weights =
+        often ? prepared_weights(problem, direction, operands, *scratch) : nullptr;
+    timed.push_back({[&algorithm, &problem, &operands, direction, often, weights, scratch] {
+                       if (often) {
+                         run_prepared(algorithm, problem, direction, operands, *scratch, weights);
+                       } else {
+                         run_algorithm(algorithm, problem, direction, operands, *scratch);
+                       }
+                     },
+                     std::move(sample)});
+  }
+  time_in_turns(timed);
+}
+
+}  // namespace convscope

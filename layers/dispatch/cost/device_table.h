@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// device_table.h: the coefficients of the cost model for one device, and which table is in use.
+//
+//   {"format": "convscope device 1", "device": "AMD Zen 4", "cpu": [{"family": 25, "models": [16]}],
+//    "coefficients": {"avx512": {"conv2d direct forward nchw16c": {"issued": 1.1, "tiles": 30}}}}
+//
+// Tables of known devices are in devices/ and compiled into the library. `convscope tune` writes a
+// table of this machine into the cache folder, which comes first. A device without a table uses
+// `generic`, and `explain` says so. A kernel that a table lacks takes its entry from `generic`; one
+// that `generic` lacks, such as a plug-in's, has kDefaultCoefficients.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "framework/simd/cpu_isa.h"
+#include "layers/dispatch/cost/model.h"
+
+namespace convscope {
+
+// Products at the peak, every byte from memory, one cycle for everything else that is counted.
+inline constexpr Coefficients kDefaultCoefficients = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 0, 0};
+
+// Coefficients by instruction set, then by kernel: "conv2d direct forward nchw16c".
+using CoefficientsByKernel = std::map<std::string, Coefficients>;
+struct DeviceTable {
+  std::string device;  // "AMD Zen 4"
+  struct Cpu {         // as CPUID reports
+    int family = 0;
+    std::vector<int> models;
+  };
+  std::vector<Cpu> cpus = {};  // the processors that the table is for
+  std::string fitted = {};     // a sentence: date, cases, error
+  std::map<std::string, CoefficientsByKernel> by_isa;
+};
+
+// Throws an error of kind kInvalid that names the first problem.
+CONVSCOPE_API DeviceTable parse_device_table(const std::string& text);
+CONVSCOPE_API std::string device_table_text(const DeviceTable& table);
+// Returns the tables that are compiled into the library, by file name ("zen4").
+CONVSCOPE_API const std::map<std::string, DeviceTable>& device_tables();
+
+CONVSCOPE_API std::string kernel_of(const CostKey& key, const char* schedule);
+
+// Returns the coefficients of a kernel on this CPU with the current instruction set.
+CONVSCOPE_API const Coefficients& coefficients_of(const CostKey& key, const char* schedule);
+
+// The table in use: its name ("zen4", "generic", or "this machine" for one that `convscope tune`
+// wrote) and its sentence about the fit.
+struct TableInUse {
+  std::string name, fitted;
+  bool is_generic = false;
+};
+CONVSCOPE_API TableInUse table_in_use();
+// The end of a sentence about the generic table.
+inline constexpr const char* kHowToTune =
+    ", because this processor has none; `convscope tune` measures one";
+// Uses `table` in this process: a resumed run keeps the estimates it began with. "" = the default.
+CONVSCOPE_API void use_device_table(const std::string& text);
+// Returns the text that makes use_device_table() restore the current state.
+CONVSCOPE_API std::string text_of_table_in_use();
+
+// Returns the path of the user's table. remember_device_table() replaces the coefficients of the instruction sets in `table` and
+// keeps the others.
+CONVSCOPE_API std::string user_table_path();
+CONVSCOPE_API void remember_device_table(const DeviceTable& table);
+CONVSCOPE_API void forget_device_tables();  // reads the user's file again; for tests
+
+}  // namespace convscope

@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+// cost_test.cpp: the cost model: counts to time, tables of devices, and the fit.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "framework/machine/machine.h"
+#include "framework/machine/peaks.h"
+#include "framework/parallel.h"
+#include "layers/dispatch/cost/fit.h"
+#include "tests/support/cache_folder.h"
+#include "tests/support/expect_error.h"
+#include "tests/support/temporary_folder.h"
+
+namespace convscope {
+namespace {
+
+constexpr CostKey kKey{"conv2d", "made_up", Direction::forward};
+
+class CostModel : public ::testing::Test {
+ protected:
+  CostModel() : threads_(num_threads()) {
+    set_machine_peaks({.flops_per_second = 1e9, .bytes_per_second = 1e9});
+  }
+  ~CostModel() override {
+    set_machine_peaks({});
+    set_num_threads(threads_);
+    use_device_table("");
+  }
+  static double ms(const Cost& cost, WeightUse use = WeightUse::once, std::size_t prepared = 0) {
+    return estimated_ms(kKey, cost, DeviceType::cpu, DType::f32, use, prepared);
+  }
+  static DeviceTable table_with(const Coefficients& coefficients) {
+    DeviceTable out{.device = cpu_model_name(), .by_isa = {}};
+    out.by_isa[std::string(name_of(current_isa()))][kernel_of(kKey, "")] = coefficients;
+    return out;
+  }
+  static Coefficients only(const char* term, double value) {
+    Coefficients out{};
+    for (std::size_t i = 0; i < out.size(); ++i) {
+      if (kCostTerms[i].name == std::string(term)) out[i] = value;
+    }
+    return out;
+  }
+
+  testing::CacheFolder cache_;
+  int threads_;
+};
+
+TEST_F(CostModel, AddsTheTermsOfAKernel) {
+  Coefficients coefficients = only("issued", 2);
+  coefficients[0] = 2;
+  use_device_table(device_table_text(table_with(coefficients)));
+  EXPECT_NEAR(ms({.issued = 1e6}), 2, 1e-9);
+  use_device_table(device_table_text(table_with(only("tiles", 10))));
+  EXPECT_NEAR(ms({.issued = 1e6, .tiles = 100}), 1e3 * 1000 * flops_per_cycle(DType::f32) / 1e9,
+              1e-9);
+  // Another schedule has no coefficients in this table, so it has the default ones.
+  EXPECT_NEAR(ms({.issued = 1e6, .schedule = "other"}), 1, 1e-9);
+}
+
+TEST_F(CostModel, WeightsThatArePreparedBeforeAreOnlyRead) {
+  const Cost cost{.issued = 1e6, .prepared = 1e5};
+  const double prepare = 1e3 * 1e5 * flops_per_cycle(DType::f32) / 1e9;
+  EXPECT_NEAR(ms(cost), 1 + prepare, 1e-9);
+  EXPECT_NEAR(ms(cost, WeightUse::often, 2000000), 1 + 2, 1e-9);
+  EXPECT_NEAR(ms(cost, WeightUse::often, 0), 1 + prepare, 1e-9);  // nothing can be prepared
+}
+
+TEST_F(CostModel, ThreadsWaitForTheLastChunk) {
+  set_num_threads(2);
+  EXPECT_NEAR(ms({.issued = 1e6, .chunks = 4}), 1, 1e-9);
+  EXPECT_NEAR(ms({.issued = 1e6, .chunks = 3}), 4.0 / 3, 1e-9);
+  EXPECT_NEAR(ms({.issued = 1e6, .chunks = 1}), 2, 1e-9);
+}
+
+TEST_F(CostModel, SaysWhatTakesMostOfTheTime) {
+  EXPECT_STREQ(limit_of(kKey, {.bytes = 10, .issued = 1e6}, DeviceType::cpu, DType::f32),
+               "arithmetic");
+  EXPECT_STREQ(limit_of(kKey, {.bytes = 1e7, .issued = 1e6}, DeviceType::cpu, DType::f32),
+               "memory");
+}
+
+TEST_F(CostModel, ATableIsReadAsItWasWritten) {
+  DeviceTable table = table_with(only("loads", 0.25));
+  table.cpus = {{.family = 25, .models = {1, 17}}};
+  table.fitted = "100 times";
+  const DeviceTable again = parse_device_table(device_table_text(table));
+  EXPECT_EQ(again.by_isa, table.by_isa);
+  EXPECT_EQ(again.cpus[0].models, table.cpus[0].models);
+  EXPECT_EQ(again.fitted, "100 times");
+  EXPECT_ERROR(ErrorKind::kInvalid, "expected the format", parse_device_table("{}"));
+  EXPECT_ERROR(ErrorKind::kInvalid, "in 'conv2d x forward', got loads: -1",
+               parse_device_table("{\"format\": \"convscope device 1\", \"coefficients\": "
+                                  "{\"avx2\": {\"conv2d x forward\": {\"loads\": -1}}}}"));
+}
+
+TEST_F(CostModel, TheTableOfThisMachineComesFirst) {
+  remember_device_table(table_with(only("issued", 3)));
+  EXPECT_EQ(table_in_use().name, believes_measured_peaks() ? "this machine" : "generic");
+  if (!believes_measured_peaks()) GTEST_SKIP() << "CONVSCOPE_MEASURE=off";
+  EXPECT_NEAR(ms({.issued = 1e6}), 3, 1e-9);
+  // A process that continues a run uses the table of the run.
+  const std::string kept = text_of_table_in_use();
+  remember_device_table(table_with(only("issued", 5)));
+  EXPECT_NEAR(ms({.issued = 1e6}), 5, 1e-9);
+  use_device_table(kept);
+  EXPECT_NEAR(ms({.issued = 1e6}), 3, 1e-9);
+  // A home folder may be shared by machines.
+  DeviceTable other = table_with(only("issued", 7));
+  other.device = "another processor";
+  remember_device_table(other);
+  EXPECT_NE(table_in_use().name, "this machine");
+}
+
+TEST_F(CostModel, EveryShippedTableIsSoundAndAnAlgorithmOfConv2dIsInTheGenericOne) {
+  ASSERT_TRUE(device_tables().contains("generic"));
+  for (const auto& [name, table] : device_tables()) {
+    EXPECT_EQ(table.cpus.empty(), name == "generic") << name;
+    EXPECT_FALSE(table.by_isa.empty()) << name;
+  }
+}
+
+// Times that follow the model exactly, with noise of a few percent.
+std::vector<CostSample> made_samples(const Coefficients& truth, double noise) {
+  std::vector<CostSample> out;
+  std::uint32_t state = 1;
+  const auto draw = [&state] {
+    state = state * 1664525u + 1013904223u;
+    return static_cast<double>(state >> 8) / (1 << 24);
+  };
+  for (int i = 0; i < 200; ++i) {
+    CostSample sample{.isa = "avx2", .kernel = "a", .algorithm = "a", .question = cat("q", i)};
+    for (std::size_t j = 0; j < truth.size(); ++j) sample.terms[j] = std::exp(6 * draw() - 12);
+    sample.seconds = predicted_seconds(sample, truth) * std::exp(noise * (2 * draw() - 1));
+    sample.held_out = i % 4 == 3;
+    out.push_back(sample);
+  }
+  return out;
+}
+
+TEST(CostFit, FindsTheCoefficients) {
+  Coefficients truth{};
+  truth[0] = 1.2;
+  truth[4] = 0.5;
+  truth[6] = 3;
+  const auto table = fit_table(made_samples(truth, 0));
+  const Coefficients& found = table.at("avx2").at("a");
+  for (std::size_t i = 0; i < truth.size(); ++i) {
+    EXPECT_NEAR(found[i], truth[i], 0.02) << kCostTerms[i].name;
+  }
+}
+
+TEST(CostFit, OutliersHaveLittleInfluence) {
+  Coefficients truth{};
+  truth[0] = 1.2;
+  truth[4] = 0.5;
+  std::vector<CostSample> samples = made_samples(truth, 0.05);
+  for (std::size_t i = 0; i < samples.size(); i += 20) samples[i].seconds *= 5;
+  const auto table = fit_table(samples);
+  EXPECT_NEAR(table.at("avx2").at("a")[0], 1.2, 0.15);
+  EXPECT_LT(report_of(samples, table).median_error, 0.06);
+}
+
+TEST(CostFit, TimesThatCheckTheFitAreNotFitted) {
+  Coefficients truth{};
+  truth[0] = 1;
+  std::vector<CostSample> samples = made_samples(truth, 0);
+  for (CostSample& sample : samples) sample.seconds *= sample.held_out ? 2 : 1;
+  const auto table = fit_table(samples);
+  EXPECT_NEAR(table.at("avx2").at("a")[0], 1, 1e-2);
+  EXPECT_NEAR(report_of(samples, table).median_error, std::log(2), 1e-2);
+}
+
+TEST(CostFit, ReportsTheLossOfTheChoices) {
+  std::vector<CostSample> samples;
+  for (const char* algorithm : {"a", "b"}) {
+    for (int i = 0; i < 40; ++i) {
+      CostSample sample{.isa = "avx2",
+                        .kernel = algorithm,
+                        .algorithm = algorithm,
+                        .question = cat("q", i),
+                        .held_out = i >= 20};
+      sample.terms[0] = i + 1;
+      sample.seconds = i + 1;
+      // In three of the checked cases b takes half as long, which its counts do not say.
+      if (*algorithm == 'b') sample.seconds *= i >= 37 ? 0.5 : 1.2;
+      samples.push_back(sample);
+    }
+  }
+  const FitReport report = report_of(samples, fit_table(samples));
+  EXPECT_EQ(report.questions, 20u);
+  EXPECT_NEAR(report.within_10_percent, 17.0 / 20, 1e-9);
+  EXPECT_NEAR(report.worst, 2, 1e-9);
+  EXPECT_EQ(report.worst_choice, "a");
+  EXPECT_EQ(report.worst_fastest, "b");
+}
+
+TEST(CostFit, SamplesAreReadAsTheyWereWritten) {
+  Coefficients truth{};
+  truth[2] = 1;
+  const std::vector<CostSample> samples = made_samples(truth, 0.1);
+  const std::vector<CostSample> again = parse_samples(samples_text(samples), "file");
+  ASSERT_EQ(again.size(), samples.size());
+  EXPECT_EQ(again[5].terms, samples[5].terms);
+  EXPECT_EQ(again[7].held_out, samples[7].held_out);
+  EXPECT_ERROR(ErrorKind::kInvalid, "in file, got in line 1", parse_samples("{}", "file"));
+}
+
+}  // namespace
+}  // namespace convscope
