@@ -24,8 +24,7 @@ double missing(double bytes, double cache) {
 }
 
 // Chunks that do not divide evenly keep some threads waiting for the last one.
-double imbalance(double chunks) {
-  const auto threads = static_cast<double>(num_threads());
+double imbalance(double chunks, double threads) {
   return chunks > 0 ? std::ceil(chunks / threads) * threads / chunks : 1;
 }
 
@@ -71,9 +70,10 @@ double flops_per_cycle(DType operand_type) {
 Coefficients seconds_per_coefficient(const Cost& cost, DType operand_type, WeightUse use,
                                      std::size_t prepared_bytes) {
   const MachinePeaks machine = machine_peaks(DeviceType::cpu);
-  const auto threads = static_cast<double>(num_threads());
+  // Loops with few FLOPs run in one thread (framework/parallel.h).
+  const double threads = cost.flops < kFlopsWorthThreads ? 1 : num_threads();
   // The peaks are those of all threads together.
-  const double flop = 1 / machine.peak(operand_type);
+  const double flop = num_threads() / threads / machine.peak(operand_type);
   const double cycle = flop * flops_per_cycle(operand_type);
   const double byte = 1 / machine.bytes_per_second;
   Cost counted = cost;
@@ -81,7 +81,7 @@ Coefficients seconds_per_coefficient(const Cost& cost, DType operand_type, Weigh
     counted.prepared = 0;
     counted.bytes += static_cast<double>(prepared_bytes);
   }
-  const double waits = imbalance(cost.chunks);
+  const double waits = imbalance(cost.chunks, threads);
   Coefficients out{};
   for (std::size_t i = 0; i < out.size(); ++i) {
     const CostTerm& term = kCostTerms[i];
@@ -93,6 +93,7 @@ Coefficients seconds_per_coefficient(const Cost& cost, DType operand_type, Weigh
   for (double Cost::*const alone : {&Cost::regions, &Cost::calls}) {
     const auto at = std::ranges::find(kCostTerms, alone, &CostTerm::count) - kCostTerms.begin();
     out[static_cast<std::size_t>(at)] = counted.*alone * cycle * threads;
+    if (alone == &Cost::regions && threads == 1) out[static_cast<std::size_t>(at)] = 0;
   }
   const CacheSizes& caches = cache_sizes();
   const double beyond_l2 = missing(counted.bytes, threads * static_cast<double>(caches.l2));

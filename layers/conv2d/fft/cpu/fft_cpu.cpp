@@ -544,7 +544,7 @@ Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
           .transformed = n.transforms,
           .cached = n.spectra * sizeof(float),
           .prepared = n.weights,
-          .regions = number(3 * plan.blocks),
+          .regions = number(3 * plan.blocks * (plan.depthwise ? 1 : z.groups)),
           .schedule = plan.depthwise ? "depthwise" : ""};
 }
 

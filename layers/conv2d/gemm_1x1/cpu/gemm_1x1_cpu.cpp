@@ -482,10 +482,16 @@ Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
   const double panels = number((plan.in_place ? z.n : 1) * plan.panels * z.groups);
   const double tiles = panels * number(plan.tiles.tiles);
   out.issued = 2 * vectors * number(lanes * z.groups * plan.rows * plan.depth);
-  out.loads = tiles * number(plan.width / lanes * plan.depth);
+  out.loads = vectors * number(z.groups * plan.tiles.tiles * plan.depth);
   out.tiles = tiles;
   out.cached = number(plan.chunks * z.groups * plan.rows * plan.depth) * sizeof(float);
-  if (!plan.in_place) out.copied = number(plan.splits * pixels * z.groups * plan.depth);
+  if (!plan.in_place) {
+    out.copied = number(plan.splits * pixels * z.groups * plan.depth);
+    // Panels that end in the next image pass through a buffer.
+    const Index borders = plan.plane % plan.width == 0 ? 0 : z.n - 1;
+    out.transposed = number(std::min(plan.panels, borders) * plan.width * plan.rows * z.groups);
+    out.listed = out.copied / number(std::min(plan.width, strided(z) ? z.q() : plan.plane));
+  }
   if (plan.spread) out.transposed = number(z.x_shape().numel());
   out.prepared = number(z.w_shape().numel());
   out.chunks = number(plan.chunks * plan.splits * z.groups);

@@ -461,14 +461,19 @@ Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
                                          ceil_div(shape.kernel_rows, shape.rows_per_block));
     out.issued =
         2 * groups * number(shape.kernels * shape.depth) * number(round_up(shape.pixels, lanes));
-    out.loads = groups * number(plan.panels * ceil_div(shape.kernels, Index{gemm.rows})) *
-                number(shape.depth * (plan.width / lanes));
+    out.loads = groups * number(ceil_div(shape.pixels, lanes)) *
+                number(ceil_div(shape.kernels, Index{gemm.rows}) * shape.depth);
+    // Panels that end in the next image pass through a buffer.
+    const Index borders = shape.plane % plan.width == 0 ? 0 : z.n - 1;
+    out.transposed =
+        number(std::min(plan.panels, borders)) * number(plan.width * shape.kernels) * groups;
     out.tiles = tiles;
     out.copied = columns;
     out.listed = groups * number(plan.panels * shape.kernel_rows);
     out.cached = number(ceil_div(plan.panels, kPanels) * z.w_shape().numel()) * sizeof(float);
     out.prepared = number(z.w_shape().numel());
     out.chunks = number(plan.chunks * shape.groups);
+    out.schedule = z.stride_w > 1 ? "strided" : "";
     return out;
   }
   if (direction == Direction::backward_data) {

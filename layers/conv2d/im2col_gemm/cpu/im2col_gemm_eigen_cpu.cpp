@@ -29,6 +29,7 @@
 // Read next  reference_cpu.cpp, without a matrix; im2col_gemm_cpu.cpp, with a custom product
 #include <algorithm>
 
+#include "framework/int_math.h"
 #include "framework/memory/memory.h"
 #include "framework/ops/gemm/gemm.h"
 #include "framework/parallel.h"
@@ -159,12 +160,42 @@ Conv2dSupport supports(const Conv2dProblem& problem, Direction) {
   return Conv2dSupport::no(cat("expects elements of type f32, got ", name_of(problem.dtype)));
 }
 
-Conv2dCost cost(const Conv2dProblem& z, Direction) {
-  return {.flops = z.nominal_flops(),
-          .bytes = z.nominal_bytes(),
-          .issued = z.nominal_flops(),
-          .copied = number(z.n * z.p() * z.q()) * number(z.c * z.r * z.s),
-          .listed = number(z.n * z.p() * z.c * z.r * z.s)};
+// Eigen packs both operands of each product.
+Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
+  const EigenTiling t(z);
+  const double columns = number(z.n * z.p() * z.q()) * number(z.c * z.r * z.s);
+  const double images = number(z.n * z.groups);
+  const double weights = number(z.w_shape().numel());
+  Conv2dCost out{.flops = z.nominal_flops(),
+                 .bytes = z.nominal_bytes(),
+                 .issued = z.nominal_flops(),
+                 .copied = columns,
+                 .transposed = columns,
+                 .listed = number(z.n * z.p() * z.c * z.r * z.s),
+                 .chunks = images};
+  switch (direction) {
+    case Direction::forward: {
+      const double products = images * number(ceil_div(t.plane, t.pixels));
+      out.tiles = products;
+      out.transposed += products / number(z.groups) * weights;
+      break;
+    }
+    case Direction::backward_data:
+      out.tiles = images * number(ceil_div(t.channels, t.channels_at_once));
+      out.transposed = number(z.n) * weights +
+                       out.tiles / number(z.groups) * number(z.y_shape().numel()) / number(z.n);
+      out.schedule = z.stride_w > 1 ? "strided" : "";
+      break;
+    case Direction::backward_weight: {
+      const double blocks = number(ceil_div(t.channels * z.r, t.rows_at_once));
+      out.chunks = number(z.groups) * blocks;
+      out.tiles = images * blocks * number(ceil_div(t.plane, t.row_pixels));
+      out.transposed += blocks * number(z.y_shape().numel());
+      out.cached = out.tiles / blocks / number(z.groups) * weights * 2 * sizeof(float);
+      break;
+    }
+  }
+  return out;
 }
 
 std::size_t workspace_bytes(const Conv2dProblem& problem, Direction direction) {

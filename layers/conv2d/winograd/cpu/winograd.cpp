@@ -479,8 +479,8 @@ Conv2dCost cost(int m, const Conv2dProblem& z, Direction direction) {
     out.cached = 2 * sizeof(float) * number(plan.blocks) * sums;
     out.prepared = 0;
     out.transposed += sums;
-    out.regions = number(3 * plan.blocks);
-    out.chunks = plan.by_panels ? number(channel_blocks) : 0;
+    out.regions = number(z.groups * (plan.by_panels ? 2 : 2 * plan.blocks + 1));
+    out.chunks = plan.by_panels ? number(ceil_div(channel_blocks, kernels.sum_vectors)) : 0;
     return out;
   }
   const WinogradTiling pass(m, z, direction);
