@@ -24,15 +24,15 @@ double fastest_of_some(const std::function<void()>& run) {
 }  // namespace
 
 void Tuning::time_in_turns(std::vector<Timed>& timed) {
-  constexpr int kTurns = 4;        // the first one warms up
-  constexpr double kHopeless = 4;  // times the fastest: one turn is enough
+  constexpr int kTurns = 4;
+  constexpr double kHopeless = 4;  // times the fastest: two turns are enough
   double fastest = 1e300;
   for (int turn = 0; turn < kTurns; ++turn) {
     for (Timed& one : timed) {
       if (turn > 1 && one.sample.seconds > kHopeless * fastest) continue;
       const double seconds = fastest_of_some(one.run);
-      one.sample.seconds = turn < 2 ? seconds : std::min(one.sample.seconds, seconds);
-      if (turn > 0) fastest = std::min(fastest, seconds);
+      one.sample.seconds = turn == 0 ? seconds : std::min(one.sample.seconds, seconds);
+      fastest = std::min(fastest, seconds);
     }
   }
   for (Timed& one : timed) samples_.push_back(std::move(one.sample));

@@ -24,6 +24,12 @@ inline double pairs_inside(std::int64_t in, std::int64_t out, std::int64_t taps,
   }
   return number(pairs);
 }
+// Returns the issue slots of a step of a register tile. Two ports with a latency of four cycles are
+// busy only with eight accumulators; a tile with fewer waits for its own sums.
+inline double slots(std::int64_t accumulators) {
+  return number(accumulators < 8 ? 8 : accumulators);
+}
+
 inline double rows_inside(const Conv2dProblem& z) {
   return pairs_inside(z.h, z.p(), z.r, z.stride_h, z.dilation_h, z.pad_top);
 }

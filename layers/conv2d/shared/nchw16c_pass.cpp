@@ -364,7 +364,9 @@ Conv2dCost pass_cost(const Conv2dProblem& z, Direction direction) {
   const double pairs = pass.flat ? number(pass.out_w) : rows_inside(z) * columns_inside(z);
   const double lines = images * number(pass.rows * pass.parts);
   const Index most = nchw16c_kernels.get().pixels / (pass.widest > 2 * pass.lanes ? 2 : 1);
-  const double tiles_of_line = number(ceil_div(pass.line, most));
+  const RowTiles line_tiles(pass.line, most);
+  const double tiles_of_line = number(line_tiles.tiles);
+  const Index accumulators = line_tiles.height(0) * std::min(pass.widest, pass.padded) / pass.lanes;
   const double line_taps = pass.flat ? number(pass.rows) : rows_inside(z) * number(z.s);
   const double tiles = lines * tiles_of_line * number(pass.blocks);
   const Index chain = std::max<Index>(1, kSumChain / pass.tap_channels);
@@ -373,7 +375,8 @@ Conv2dCost pass_cost(const Conv2dProblem& z, Direction direction) {
   Conv2dCost out{
       .flops = z.nominal_flops(),
       .bytes = z.nominal_bytes(),
-      .issued = 2 * images * pairs * number(pass.in_channels * pass.padded),
+      .issued = 2 * images * pairs * number(pass.in_channels * pass.padded) * slots(accumulators) /
+                number(accumulators),
       .loads = images * line_taps * tiles_of_line * number(pass.in_channels) *
                number(pass.padded / pass.lanes),
       .tiles = tiles,

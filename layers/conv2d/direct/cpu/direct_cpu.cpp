@@ -48,6 +48,7 @@
 #include "framework/ops/gemm/gemm_kernels.h"
 #include "framework/parallel.h"
 #include "layers/conv2d/algorithm.h"
+#include "layers/conv2d/counts.h"
 #include "layers/conv2d/direct/cpu/direct_plan.h"
 #include "layers/conv2d/direct/cpu/nchw16c_groups.h"
 #include "layers/conv2d/shared/data_pass.h"
@@ -455,14 +456,20 @@ Conv2dCost data_cost(const Conv2dProblem& z, Direction direction) {
   if (pass.by_pixels) {
     const double vectors = number(pass.classes * ceil_div(pass.class_w, pass.lanes));
     out.schedule = "pixel_tiles";
-    out.issued = 2 * rows * vectors * number(pass.lanes * pass.channels) * sums;
+    const Index channels = ceil_div(pass.channels, pass.blocks);
+    const Index at_once =
+        std::min<Index>(ceil_div(pass.class_w, pass.lanes), 2 * channels <= kernels.rows ? 4 : 2);
+    out.issued = 2 * rows * vectors / number(at_once) * slots(at_once * channels) *
+                 number(pass.lanes * pass.blocks) * sums;
     out.loads = rows * vectors * number(pass.blocks) * sums;
     out.tiles = rows * vectors * number(pass.blocks);
   } else {
     for_each_width(pass, [&](Index width) {
       const Index most = width > 2 * pass.lanes ? kernels.pixels / 2 : kernels.pixels;
-      const double tiles = rows * number(pass.classes * ceil_div(pass.class_w, most));
-      out.issued += 2 * rows * line * number(width) * sums;
+      const RowTiles line_tiles(pass.class_w, most);
+      const double tiles = rows * number(pass.classes * line_tiles.tiles);
+      out.issued +=
+          2 * tiles * sums * number(pass.lanes) * slots(line_tiles.height(0) * width / pass.lanes);
       out.loads += tiles * sums * number(width / pass.lanes);
       out.tiles += tiles;
       // The weights of a block that do not fit into L1 arrive from L2 for each tile.
@@ -479,14 +486,15 @@ Conv2dCost data_cost(const Conv2dProblem& z, Direction direction) {
 Conv2dCost dw_cost(const Conv2dProblem& z) {
   const DirectWeightTiling plan(z);
   const double blocks = number(z.groups * plan.blocks);
-  const double tiles =
-      blocks * number(z.r * ceil_div(plan.channels * z.s, Index{tile_kernels.get().rows}));
+  const RowTiles taps(plan.channels * z.s, tile_kernels.get().rows);
+  const double tiles = blocks * number(z.r * taps.tiles);
   const double pixels = number(z.n * plan.p * plan.q);
   const double row_blocks = number(z.n * ceil_div(plan.p, plan.rows));
   const double sums = number(plan.slices * plan.width * plan.depth) * blocks;
   return {.flops = z.nominal_flops(),
           .bytes = z.nominal_bytes(),
-          .issued = 2 * pixels * number(plan.width * plan.depth) * blocks,
+          .issued = 2 * pixels * tiles * number(plan.lanes) *
+                    slots(taps.height(0) * plan.width / plan.lanes),
           .loads = pixels * tiles * number(plan.width / plan.lanes),
           .tiles = tiles * row_blocks,
           .copied = sums + (plan.in_place ? 0

@@ -43,6 +43,7 @@
 #include "framework/parallel.h"
 #include "framework/simd/sum_chain.h"
 #include "layers/conv2d/algorithm.h"
+#include "layers/conv2d/counts.h"
 #include "layers/conv2d/shared/data_pass.h"
 #include "layers/conv2d/shared/nchw16c_pass.h"
 #include "layers/conv2d/shared/tiles.h"
@@ -464,8 +465,10 @@ Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
     const Gemm1x1WeightTiling plan(z);
     const double pixels = number(z.n * plan.rows * plan.columns);
     const double blocks = number(z.groups * plan.blocks);
-    const double tiles = blocks * number(ceil_div(plan.channels, Index{tile_kernels.get().rows}));
-    out.issued = 2 * pixels * blocks * number(plan.width * plan.channels);
+    const RowTiles rows(plan.channels, tile_kernels.get().rows);
+    const double tiles = blocks * number(rows.tiles);
+    out.issued =
+        2 * pixels * tiles * number(plan.lanes) * slots(rows.height(0) * plan.width / plan.lanes);
     out.loads = pixels * tiles * number(plan.width / plan.lanes);
     out.tiles = number(z.n * plan.runs) * tiles;
     out.copied = number(plan.slices * plan.width * plan.depth) * blocks;
@@ -481,7 +484,10 @@ Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
       number(plan.in_place ? z.n * ceil_div(plan.plane, lanes) : ceil_div(pixels, lanes));
   const double panels = number((plan.in_place ? z.n : 1) * plan.panels * z.groups);
   const double tiles = panels * number(plan.tiles.tiles);
-  out.issued = 2 * vectors * number(lanes * z.groups * plan.rows * plan.depth);
+  const Index at_once = std::min(ceil_div(plan.in_place ? plan.plane : pixels, lanes),
+                                 plan.width / lanes);  // vectors of a tile
+  out.issued = 2 * vectors / number(at_once) * number(lanes * z.groups * plan.tiles.tiles) *
+               slots(at_once * plan.tiles.height(0)) * number(plan.depth);
   out.loads = vectors * number(z.groups * plan.tiles.tiles * plan.depth);
   out.tiles = tiles;
   out.cached = number(plan.chunks * z.groups * plan.rows * plan.depth) * sizeof(float);

@@ -43,6 +43,7 @@
 #include "framework/parallel.h"
 #include "framework/simd/sum_chain.h"
 #include "layers/conv2d/algorithm.h"
+#include "layers/conv2d/counts.h"
 #include "layers/conv2d/epilogue.h"
 #include "layers/conv2d/shared/columns.h"
 #include "layers/conv2d/shared/tiles.h"
@@ -459,17 +460,20 @@ Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
     const Im2colForwardTiling plan(shape, gemm.columns);
     const double tiles = groups * number(plan.panels * ceil_div(shape.kernels, Index{gemm.rows}) *
                                          ceil_div(shape.kernel_rows, shape.rows_per_block));
-    out.issued =
-        2 * groups * number(shape.kernels * shape.depth) * number(round_up(shape.pixels, lanes));
-    out.loads = groups * number(ceil_div(shape.pixels, lanes)) *
-                number(ceil_div(shape.kernels, Index{gemm.rows}) * shape.depth);
+    const RowTiles rows(shape.kernels, gemm.rows);
+    const Index vectors = ceil_div(shape.pixels, lanes);
+    const Index at_once = std::min(vectors, plan.width / lanes);
+    out.issued = 2 * groups * number(vectors) / number(at_once) *
+                 number(rows.tiles * lanes * shape.depth) * slots(at_once * rows.height(0));
+    out.loads = groups * number(vectors) * number(rows.tiles * shape.depth);
     // Panels that end in the next image pass through a buffer.
     const Index borders = shape.plane % plan.width == 0 ? 0 : z.n - 1;
     out.transposed =
         number(std::min(plan.panels, borders)) * number(plan.width * shape.kernels) * groups;
     out.tiles = tiles;
     out.copied = columns;
-    out.listed = groups * number(plan.panels * shape.kernel_rows);
+    // A row of columns is copied in pieces of one row of the image.
+    out.listed = groups * number((plan.panels + z.n * z.p()) * shape.depth);
     out.cached = number(ceil_div(plan.panels, kPanels) * z.w_shape().numel()) * sizeof(float);
     out.prepared = number(z.w_shape().numel());
     out.chunks = number(plan.chunks * shape.groups);
@@ -480,12 +484,14 @@ Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
     const Index at_once = channels_at_once(z, shape);
     const Index blocks = ceil_div(shape.channels, at_once);
     const double images = number(z.n * shape.groups);
-    const double tiles = images * number(blocks * ceil_div(at_once * shape.taps, Index{gemm.rows}) *
-                                         ceil_div(shape.plane, Index{gemm.columns}));
-    out.issued =
-        2 * images * number(shape.depth * shape.kernels) * number(round_up(shape.plane, lanes));
-    out.loads = tiles * number(shape.kernels * (gemm.columns / lanes));
-    out.tiles = tiles;
+    const RowTiles rows(at_once * shape.taps, gemm.rows);
+    const Index vectors = ceil_div(shape.plane, lanes);
+    const Index together = std::min<Index>(vectors, gemm.columns / lanes);
+    const double row_tiles = images * number(blocks * rows.tiles);
+    out.issued = 2 * row_tiles * number(vectors) / number(together) *
+                 number(lanes * shape.kernels) * slots(together * rows.height(0));
+    out.loads = row_tiles * number(vectors * shape.kernels);
+    out.tiles = row_tiles * number(ceil_div(shape.plane, Index{gemm.columns}));
     // Each image reads w again.
     out.cached = number(z.n * z.w_shape().numel()) * sizeof(float);
     out.transposed = columns;  // added to dx
@@ -504,6 +510,7 @@ Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
   out.listed = groups * number(z.n * z.p() * shape.kernel_rows * z.s);
   out.regions = 2;
   out.chunks = groups * number(plan.row_blocks * plan.slices);
+  out.schedule = z.stride_w > 1 ? "strided" : "";
   return out;
 }
 

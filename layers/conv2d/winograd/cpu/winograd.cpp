@@ -5,6 +5,7 @@
 
 #include "framework/ops/gemm/gemm_kernels.h"
 #include "framework/parallel.h"
+#include "layers/conv2d/counts.h"
 #include "layers/conv2d/shared/data_pass.h"
 #include "layers/conv2d/shared/nchw16c_pass.h"
 #include "layers/conv2d/winograd/cpu/winograd_images.h"
@@ -484,8 +485,12 @@ Conv2dCost cost(int m, const Conv2dProblem& z, Direction direction) {
     return out;
   }
   const WinogradTiling pass(m, z, direction);
-  const double rows = number(pass.blocks * ceil_div(pass.block_tiles, kernels.rows));
-  out.issued = 2 * points * tiles * number(depth * channel_blocks * lanes);
+  const RowTiles block_rows(pass.block_tiles, kernels.rows);
+  const double rows = number(pass.blocks * block_rows.tiles);
+  const Index accumulators =
+      block_rows.height(0) * std::min<Index>(kernels.vectors, channel_blocks);
+  out.issued = 2 * points * tiles * number(depth * channel_blocks * lanes) * slots(accumulators) /
+               number(accumulators);
   out.loads = points * rows * number(depth * channel_blocks);
   out.tiles = points * rows * number(pass.panels);
   // Each block of tiles reads all transformed weights.
