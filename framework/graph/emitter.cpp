@@ -71,6 +71,12 @@ void Emitter::finish_dry_pass() {
   arena_bytes_ = plan.bytes;
 }
 
+void Emitter::keep_names() {
+  for (SlotState& slot : slots_) {
+    if (slot.last == call_index_ - 1) slot.last = call_index_;
+  }
+}
+
 Slot Emitter::slot(const Shape& shape, DType dtype) {
   const Slot id = static_cast<Slot>(next_slot_++);
   if (mode_ != Mode::record) {
@@ -126,9 +132,10 @@ Tensor Emitter::value(ValueId value) {
     if (mode_ == Mode::dry) slots_.back().is_value = true;
     if (graph_.owner(value) == Graph::input()) {  // an operation reads the images as a tensor
       const Tensor to = use(own.slot);
-      call([copy = backend_of(device()).copy_within, index = device().index, from = &state_, to] {
-        copy(index, to.raw_data(), from->images, static_cast<std::size_t>(to.size_bytes()));
-      });
+      call_before(
+          [copy = backend_of(device()).copy_within, index = device().index, from = &state_, to] {
+            copy(index, to.raw_data(), from->images, static_cast<std::size_t>(to.size_bytes()));
+          });
     }
   }
   if (graph_.is_kept(graph_.owner(value))) return outliving(own.slot).reshape(stored);

@@ -151,6 +151,13 @@ class CONVSCOPE_API Emitter {
     calls().push_back({[](void* p) { (*static_cast<Body*>(p))(); }, object, op_});
     if (overwrites_) overwrite_dead_memory();
   }
+  // Emits a call that prepares an operand of the next call. Tensors that were named for the next call
+  // stay reserved for it.
+  template <class F>
+  void call_before(F&& body) {
+    call(std::forward<F>(body));
+    if (mode_ == Mode::dry) keep_names();
+  }
   template <class F>
   void prologue(F&& emit) {
     const bool before = std::exchange(in_prologue_, true);
@@ -192,6 +199,7 @@ class CONVSCOPE_API Emitter {
   void start_pass(bool dry, Ref<Storage> arena);
   void finish_dry_pass();
   void emit_deferred();
+  void keep_names();  // the slots of the last call are named for the next call as well
   // For tests: after the last call that names memory, fills it with NaN. A call that reads it
   // without naming it then gives wrong results in every arrangement of the arena.
   void overwrite_dead_memory();

@@ -56,7 +56,6 @@ class ConvTranspose2dOp final : public Operation {
       emitter.prologue([&] { prepared = prepare_weights(emitter); });
     }
     const Tensor kept = prepared == kNoSlot ? Tensor() : emitter.use(prepared);
-    if (!kept.defined()) w(emitter);  // rounds w, before the operands of the next call are named
     Operands operands;
     operands.in = {x(emitter), kept.defined() ? Tensor() : w(emitter)};
     emit_in_type(emitter, problem_.dtype, {emitter.value(output())}, [&](const Emitter::Target& y) {
@@ -74,16 +73,14 @@ class ConvTranspose2dOp final : public Operation {
       emit_in_type(
           emitter, problem_.dtype, emitter.gradient_target(inputs[1]),
           [&](const Emitter::Target& dw) {
-            const Tensor from = dy();  // may emit a call, so before x is named
             emit(emitter, Direction::backward_weight,
-                 {.in = {x(emitter), from}, .out = {dw.tensor}, .accumulate = dw.accumulate});
+                 {.in = {x(emitter), dy()}, .out = {dw.tensor}, .accumulate = dw.accumulate});
           });
     }
     if (!emitter.graph().wants_gradient(inputs[0])) return;
     emitter.assign_gradient(inputs[0], [&](const Tensor& to) {
       emit_in_type(emitter, problem_.dtype, {to}, [&](const Emitter::Target& dx) {
-        const Tensor from = dy();
-        emit(emitter, Direction::backward_data, {.in = {from, w(emitter)}, .out = {dx.tensor}});
+        emit(emitter, Direction::backward_data, {.in = {dy(), w(emitter)}, .out = {dx.tensor}});
       });
     });
   }

@@ -194,10 +194,9 @@ class LinearOp final : public Operation {
       return convscope::emit_weight_gradient(emitter, blocks_.work(Direction::backward_weight),
                                              operands, weight());
     }
-    const Tensor in = saved_operand(emitter, x(), x_rounded_);  // a call may copy the images to it
     const Emitter::Target dw = emitter.gradient_target(weight());
     emit(emitter, {.a = operand(emitter, emitter.gradient(y), dy_rounded),
-                   .b = in,
+                   .b = saved_operand(emitter, x(), x_rounded_),
                    .c = dw.tensor,
                    .transpose_a = Transpose::yes,
                    .accumulate = dw.accumulate,
@@ -232,7 +231,6 @@ class LinearOp final : public Operation {
       emitter.prologue(
           [&] { prepared = emit_preparation(emitter, work, emitter.value(weight())); });
     }
-    operand_of(emitter, x());  // a call may copy the images to it, before the operands are named
     OperandViews views;
     Operands operands{.in = {}, .out = {}, .epilogue = {.relu = relu_}};
     if (prepared == kNoSlot) {

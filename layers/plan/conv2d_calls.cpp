@@ -18,7 +18,7 @@ Tensor weight_operand(Emitter& emitter, const Conv2dWork& work, const Tensor& w,
   Tensor stored = w;
   if (!work.w_is_stored) {
     const Slot values = blocks_slot(emitter, work);
-    emitter.call([blocks = work.blocks, w, to = emitter.use(values)] {
+    emitter.call_before([blocks = work.blocks, w, to = emitter.use(values)] {
       blocks->gather(w.data<float>(), to.data<float>());
     });
     stored = emitter.use(values);

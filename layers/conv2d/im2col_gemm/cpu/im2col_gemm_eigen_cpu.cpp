@@ -160,7 +160,7 @@ Conv2dSupport supports(const Conv2dProblem& problem, Direction) {
   return Conv2dSupport::no(cat("expects elements of type f32, got ", name_of(problem.dtype)));
 }
 
-// Eigen packs both operands of each product.
+// Eigen packs both operands of each product, and computes tiles of four rows and columns.
 Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
   const EigenTiling t(z);
   const double columns = number(z.n * z.p() * z.q()) * number(z.c * z.r * z.s);
@@ -168,15 +168,19 @@ Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
   const double weights = number(z.w_shape().numel());
   Conv2dCost out{.flops = z.nominal_flops(),
                  .bytes = z.nominal_bytes(),
-                 .issued = z.nominal_flops(),
                  .copied = columns,
                  .transposed = columns,
                  .listed = number(z.n * z.p() * z.c * z.r * z.s),
-                 .chunks = images};
+                 .chunks = images,
+                 .schedule = z.stride_w > 1 ? "strided" : ""};
+  const auto product = [](Index rows, Index columns_of_product, Index terms) {
+    return 2 * number(round_up(rows, 4)) * number(round_up(columns_of_product, 4)) * number(terms);
+  };
   switch (direction) {
     case Direction::forward: {
       const double products = images * number(ceil_div(t.plane, t.pixels));
       out.tiles = products;
+      out.issued = images * product(t.kernels, t.plane, t.depth);
       out.transposed += products / number(z.groups) * weights;
       break;
     }
@@ -184,12 +188,13 @@ Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
       out.tiles = images * number(ceil_div(t.channels, t.channels_at_once));
       out.transposed = number(z.n) * weights +
                        out.tiles / number(z.groups) * number(z.y_shape().numel()) / number(z.n);
-      out.schedule = z.stride_w > 1 ? "strided" : "";
+      out.issued = images * product(t.depth, t.plane, t.kernels);
       break;
     case Direction::backward_weight: {
       const double blocks = number(ceil_div(t.channels * z.r, t.rows_at_once));
       out.chunks = number(z.groups) * blocks;
       out.tiles = images * blocks * number(ceil_div(t.plane, t.row_pixels));
+      out.issued = images * blocks * product(t.kernels, t.rows_at_once * z.s, t.plane);
       out.transposed += blocks * number(z.y_shape().numel());
       out.cached = out.tiles / blocks / number(z.groups) * weights * 2 * sizeof(float);
       break;
