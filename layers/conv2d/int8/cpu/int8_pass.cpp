@@ -166,37 +166,27 @@ class Int8Pass {
         z_(plan.z),
         kernels_(int8_kernels.get()),
         sparse_kernels_(int8_sparse_kernels.get()),
-        run_(run) {}
+        run_(run),
+        taps_{.z = z_,
+              .forward = true,
+              .whole = plan.flat || plan.by_image,
+              .taps_s = plan.x.taps_s,
+              .pad_top = plan.x.pad_top,
+              .pad_left = plan.x.pad_left,
+              .in_h = plan.x.h,
+              .in_w = plan.x.w,
+              .pixel = plan.x.pixel} {}
 
   void run() const {
-    const Index pixels = plan_.image_chunks * plan_.row_chunks;
-    parallel_chunks(z_.groups * pixels * plan_.splits, [&](Index chunk, int) {
-      const Index split = chunk % plan_.splits;
-      const Index rows = chunk / plan_.splits % plan_.row_chunks * plan_.rows_at_once;
-      const Index images =
-          chunk / plan_.splits / plan_.row_chunks % plan_.image_chunks * plan_.images_at_once;
-      const Pixels here{.image = images,
-                        .image_end = std::min(images + plan_.images_at_once, plan_.images),
-                        .row = rows,
-                        .row_end = std::min(rows + plan_.rows_at_once, plan_.rows)};
-      const Index g = chunk / plan_.splits / pixels;
-      const Index block_end = (split + 1) * plan_.blocks / plan_.splits;
-      for (Index block = split * plan_.blocks / plan_.splits; block < block_end; ++block) {
-        run_block(here, g, block);
-      }
-    });
+    plan_.for_blocks(
+        [&](const Pixels& pixels, Index g, Index block) { run_block(pixels, g, block); });
   }
 
  private:
-  struct LineTap {  // an Int8Tap for all pixels of a line
-    Index in, w, first, end;
-  };
-  struct Pixels {
-    Index image, image_end, row, row_end;
-  };
+  using Pixels = nchw16c::Pixels;
   struct Taps {
-    std::array<LineTap, kMaxTaps> line_taps;
-    std::array<Int8Tap, kMaxTaps> tile_taps;
+    nchw16c::LineTaps of_line;
+    std::array<Int8Tap, kMaxTaps> of_tile;
   };
 
   // Computes one block of output channels of some pixels.
@@ -242,42 +232,26 @@ class Int8Pass {
     const Index column = run_of_all ? row * plan_.line : 0;
     const Index count = std::min(plan_.line, plan_.columns - column);
     const Index last = run_of_all ? 0 : row;
-    const Index found = list_taps(last, count, width, taps.line_taps);
+    const Index tap_weights = plan_.sparse ? 1 : plan_.packed_tap(width);
+    const int found = taps_.find(last, 0, count, tap_weights, taps.of_line);
     in += column * tiles.in_step;
     out += (run_of_all ? 0 : row * z_.q() * kChannelBlock) + column * tiles.out_step;
-    const Index unit = plan_.unit, units = ceil_div(count, unit);
-    const RowTiles cut(units, plan_.most_pixels(width) / unit);
-    const Index height = units / cut.tiles, higher = units % cut.tiles;
     const Index bytes = run_.outputs.codes ? 1 : 4;
     const Index beside = run_.outputs.residual_type == Int8Outputs::Residual::floats ? 4 : 1;
     // All taps apply to pixels [all_begin, all_end).
     Index all_begin = 0, all_end = plan_.sparse ? 0 : count;
-    for (Index i = 0; i < found; ++i) {
-      const LineTap& tap = taps.line_taps[static_cast<std::size_t>(i)];
+    for (int i = 0; i < found; ++i) {
+      const nchw16c::LineTap& tap = taps.of_line[static_cast<std::size_t>(i)];
       all_begin = std::max(all_begin, tap.first);
       all_end = std::min(all_end, tap.end);
     }
-    Index begin = 0;
-    for (Index t = 0; t < cut.tiles;) {
+    const Index most = plan_.most_pixels(width);
+    nchw16c::for_tiles(count, most, plan_.unit, [&](Index begin, Index pixels, Index alike) {
       Int8Tile tile;
-      tile.pixels =
-          static_cast<int>(std::min(unit * (height + (t < higher ? 1 : 0)), count - begin));
-      const Index alike = t < higher ? higher - t : cut.tiles - t;
-      tile.repeat =
-          begin < all_begin ? 1 : std::clamp<Index>((all_end - begin) / tile.pixels, 1, alike);
-      tile.taps = 0;
-      tile.tap = taps.tile_taps.data();
-      for (Index i = 0; i < found; ++i) {
-        const LineTap& tap = taps.line_taps[static_cast<std::size_t>(i)];
-        const Index from = std::clamp<Index>(tap.first - begin, 0, tile.pixels);
-        const Index end = std::clamp<Index>(tap.end - begin, 0, tile.pixels);
-        if (from >= end) continue;
-        taps.tile_taps[static_cast<std::size_t>(tile.taps++)] = {
-            .in = tap.in,
-            .w = tap.w,
-            .first = static_cast<std::int16_t>(from),
-            .end = static_cast<std::int16_t>(end)};
-      }
+      tile.pixels = static_cast<int>(pixels);
+      tile.repeat = begin < all_begin ? 1 : std::clamp<Index>((all_end - begin) / pixels, 1, alike);
+      tile.taps = nchw16c::taps_of_tile(taps.of_line, found, begin, pixels, taps.of_tile.data());
+      tile.tap = taps.of_tile.data();
       tile.in = run_.x + in + begin * tiles.in_step;
       const Index at = out + begin * tiles.out_step;
       tile.out = static_cast<std::uint8_t*>(run_.y) + at * bytes;
@@ -289,36 +263,8 @@ class Int8Pass {
       } else {
         kernels_.tile(tiles, tile, static_cast<int>(width));
       }
-      begin += tile.repeat * tile.pixels;
-      t += tile.repeat;
-    }
-  }
-
-  // Lists the taps of `count` pixels of row `row` of y, each with the pixels that use it.
-  Index list_taps(Index row, Index count, Index width, std::array<LineTap, kMaxTaps>& taps) const {
-    const Index steps = z_.stride_w;  // columns of x from one pixel of y to the next
-    Index found = 0;
-    for (Index r = 0; r < z_.r; ++r) {
-      const Index h = row * z_.stride_h - plan_.x.pad_top + r * z_.dilation_h;
-      if (h < 0 || h >= plan_.x.h) continue;
-      for (Index s = 0; s < plan_.x.taps_s; ++s) {
-        const Index at = -plan_.x.pad_left + s * z_.dilation_w;
-        Index first = 0, end = count;
-        if (plan_.by_image) {
-          if (at < 0 || at >= plan_.x.w) continue;
-        } else if (plan_.x.from == Int8Source::in_place && !plan_.flat) {
-          first = at >= 0 ? 0 : ceil_div(-at, steps);
-          end = std::min(count, floor_div(plan_.x.w - 1 - at, steps) + 1);
-          if (first >= end) continue;
-        }
-        taps[static_cast<std::size_t>(found++)] = {
-            .in = h * plan_.x.row + at * plan_.x.pixel,
-            .w = (r * plan_.x.taps_s + s) * (plan_.sparse ? 1 : plan_.packed_tap(width)),
-            .first = first,
-            .end = end};
-      }
-    }
-    return found;
+      return tile.repeat;
+    });
   }
 
   const Int8Plan& plan_;
@@ -326,6 +272,7 @@ class Int8Pass {
   const Int8Kernels kernels_;
   const Int8SparseKernels sparse_kernels_;
   const TileRun& run_;
+  const nchw16c::TapFinder taps_;
 };
 
 // Layout of the workspace.

@@ -12,16 +12,17 @@
 #include "framework/parallel.h"
 #include "layers/conv2d/int8/cpu/int8_sparse_tiles.h"
 #include "layers/conv2d/problem.h"
+#include "layers/conv2d/shared/nchw16c/walk.h"
 
 namespace convscope::int8 {
 
-using Index = std::int64_t;
+using nchw16c::Index;
+using nchw16c::kMaxTaps;
 
-inline constexpr Index kQuad = 4;          // bytes whose products one instruction adds
-inline constexpr Index kMaxTaps = 1024;    // taps of a kernel
-inline constexpr double kChunkMacs = 2e6;  // a smaller chunk costs more than it saves
-inline constexpr Index kFlatTiles = 8;     // tiles of a line of a 1x1 kernel
-inline constexpr Index kSlack = 16;        // readable bytes after rows that are read in quads
+inline constexpr Index kQuad = 4;           // bytes whose products one instruction adds
+inline constexpr double kChunkFlops = 4e6;  // a smaller chunk costs more than it saves
+inline constexpr Index kFlatTiles = 8;      // tiles of a line of a 1x1 kernel
+inline constexpr Index kSlack = 16;         // readable bytes after rows that are read in quads
 
 // Where the bytes of x come from. The products read x as 0..255: signed codes get 128 added, and
 // the accumulators begin at -128 times the sum of the weights.
@@ -76,7 +77,7 @@ struct Int8Image {
 // A chunk is some images with some rows each. Each block of output channels reads the chunk's bytes
 // of x once. These bytes take a quarter of L2, or half of L2 where the weights do not fit next to
 // them. Each tile reads the weights of a block from L1 or L2: 128 bytes in 14 cycles.
-struct Int8Plan {
+struct Int8Plan : nchw16c::PassChunks {
   explicit Int8Plan(const Conv2dProblem& problem) : z(problem), x(problem) {
     const Int8Kernels& kernels = int8_kernels.get();
     lanes = kernels.lanes;
@@ -91,6 +92,7 @@ struct Int8Plan {
     by_image = z.p() * z.q() == 1 && in_nchw16c;
     flat = !by_image && in_nchw16c && z.r * z.s == 1 && z.stride_h == 1 && z.stride_w == 1 &&
            z.pad_top + z.pad_bottom + z.pad_left + z.pad_right == 0;
+    groups = z.groups;
     images = by_image ? 1 : z.n;
     const Index all = by_image ? z.n : flat ? z.p() * z.q() : z.q();
     if (!sparse && (flat || !in_nchw16c) && all > pixels) {
@@ -103,8 +105,8 @@ struct Int8Plan {
     const bool narrow = lanes > 1 && 2 * line <= pixels && padded > 2 * lanes &&
                         padded % (4 * lanes) != 3 * lanes;  // no tile is three vectors wide
     widest = sparse ? kChannelBlock : (narrow ? 4 : 2) * lanes;
-    blocks = ceil_div(padded, widest);
-    cut();
+    blocks = ceil_div(padded, widest);  // of a tile's channels
+    cut_chunks();
   }
 
   Index width_at(Index channel) const {
@@ -138,16 +140,12 @@ struct Int8Plan {
   int unit = 1;         // tile lengths are multiples of it, except for the last tile of a line
   Index lanes = 0, weight_bytes = 0;
   Index taps = 0;
-  Index padded = 0;                       // channels of a group of y, in whole blocks
-  Index images = 1;                       // images in the outer loop
-  Index line = 0, rows = 0, columns = 0;  // pixels of a line; number of lines; pixels of all lines
-  Index widest = 0, blocks = 0;           // channels of a tile; tiles of all channels
-  // Sizes of a chunk. `splits` chunks read the same pixels; each computes some channel blocks.
-  Index images_at_once = 1, rows_at_once = 1, splits = 1;
-  Index image_chunks = 1, row_chunks = 1;
+  Index padded = 0;             // channels of a group of y, in whole blocks
+  Index line = 0, columns = 0;  // pixels of a line, and of all lines
+  Index widest = 0;             // channels of a tile
 
  private:
-  void cut() {
+  void cut_chunks() {
     const CacheSizes& caches = cache_sizes();
     const Index row_bytes = by_image ? line * x.image
                             : flat   ? line * kChannelBlock * x.depth
@@ -155,27 +153,7 @@ struct Int8Plan {
     const auto l2 = static_cast<Index>(caches.l2);
     const Index room = packed_group() > l2 / 4 ? l2 / 2 : l2 / 4;
     const Index fit = std::max<Index>(1, room / row_bytes);
-    // To keep all threads busy, blocks of channels are divided first, then images and rows. The
-    // size of chunks does not change a sum, so it may depend on the number of threads.
-    const int threads = num_threads();
-    const auto worth = std::max<Index>(1, static_cast<Index>(z.nominal_flops() / 2 / kChunkMacs));
-    const Index wanted = std::min<Index>(threads == 1 ? 1 : std::max(8, 2 * threads), worth);
-    const Index pixels_wanted = ceil_div(wanted, blocks * z.groups);
-    rows_at_once = std::min(fit, rows);
-    images_at_once = std::clamp<Index>(fit / rows, 1, images);
-    if (images_at_once > 1) {
-      images_at_once = std::max<Index>(1, std::min(images_at_once, images / pixels_wanted));
-    }
-    images_at_once = ceil_div(images, ceil_div(images, images_at_once));
-    image_chunks = ceil_div(images, images_at_once);
-    if (images_at_once == 1 && images < pixels_wanted) {
-      rows_at_once = std::min(rows_at_once, ceil_div(rows, ceil_div(pixels_wanted, images)));
-    }
-    rows_at_once = ceil_div(rows, ceil_div(rows, rows_at_once));  // chunks of nearly equal height
-    row_chunks = ceil_div(rows, rows_at_once);
-    const Index chunks = image_chunks * row_chunks * z.groups;
-    splits = std::clamp<Index>(ceil_div(wanted, chunks), 1, blocks);
-    splits = ceil_div(blocks, blocks / splits);
+    cut(fit, z.nominal_flops(), kChunkFlops);
   }
 };
 
