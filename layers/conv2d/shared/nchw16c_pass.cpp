@@ -9,7 +9,8 @@
 //            that the chain's weights stay in L1. Threads take (images, rows, group, channels).
 // Cost       No copy: the traffic is the three tensors, and the weights once for each chunk of
 //            pixels; nchw16c_plan.h describes repeated reads and their caches.
-// Read next  nchw16c/walk.h, chunks, lines and taps; nchw16c_tiles_simd.cpp, the tiles; nchw16c_weights.cpp, dw
+// Read next  nchw16c/walk.h, chunks, lines and taps; nchw16c_tiles_simd.cpp, the tiles;
+//            nchw16c_weights.cpp, dw
 #include "layers/conv2d/shared/nchw16c_pass.h"
 
 #include <array>

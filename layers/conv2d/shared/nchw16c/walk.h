@@ -2,9 +2,9 @@
 // walk.h: how a convolution walks over images in blocks of 16 channels, for any type of elements:
 // its chunks of work, the taps of a line, and the tiles of a line.
 //
-// A line is a run of pixels of `out` in which neighbours read neighbours of `in`: a row of out (in
-// backward_data, the columns of one residue modulo stride_w), pixels of all rows if the kernel is
-// 1x1, or one pixel of each image. The caller adds the tile that computes (its kernels_.tile).
+// A line is a run of pixels of `out` in which neighbours read neighbours of `in`. It is a row of
+// out, or in backward_data the columns of one residue modulo stride_w. If the kernel is 1x1, a line
+// may cross rows. In a linear layer it has one pixel of each image. The caller computes the tiles.
 #pragma once
 
 #include <algorithm>
@@ -94,7 +94,7 @@ struct TapFinder {
   Index in_h, in_w;
   Index pixel;  // elements from one pixel of `in` to the next
 
-  // Lists the taps of `count` pixels of row `row` of out, columns `part`, part + stride_w, ... in
+  // Finds the taps of `count` pixels of row `row` of out, columns `part`, part + stride_w, ... in
   // backward_data. A tap has `tap_weights` packed weights. Returns the number of taps.
   int find(Index row, Index part, Index count, Index tap_weights, LineTaps& taps) const {
     const Index steps = forward ? z.stride_w : 1;  // columns of `in` from pixel to pixel
@@ -131,7 +131,7 @@ struct TapFinder {
   }
 };
 
-// Lists in `to` those of the first `count` taps that pixels [begin, begin + pixels) of the line
+// Copies to `to` those of the first `count` taps that pixels [begin, begin + pixels) of the line
 // use. Returns their number. Tap is the type of the kernels.
 template <class Tap>
 int taps_of_tile(const LineTaps& taps, int count, Index begin, Index pixels, Tap* to) {
