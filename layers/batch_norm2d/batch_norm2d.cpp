@@ -8,17 +8,10 @@
 
 namespace convscope {
 
-constinit KernelSlot<void(const Tensor&, const Tensor&, const Tensor&)>
-    batch_norm_statistics_kernel{"batch_norm2d"};
-constinit KernelSlot<void(const Tensor&, const Tensor&, const Tensor&, const Tensor&,
-                          const Tensor&)>
-    batch_norm_apply_kernel{"batch_norm2d"};
-constinit KernelSlot<void(const Tensor&, const Tensor&, const Tensor&, const Tensor&,
-                          const Tensor&)>
-    batch_norm_sums_kernel{"batch_norm2d"};
-constinit KernelSlot<void(const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&,
-                          const Tensor&, const Tensor&)>
-    batch_norm_gradient_kernel{"batch_norm2d"};
+constinit BatchNormStatisticsSlot batch_norm_statistics_kernel{"batch_norm2d"};
+constinit BatchNormApplySlot batch_norm_apply_kernel{"batch_norm2d"};
+constinit BatchNormSumsSlot batch_norm_sums_kernel{"batch_norm2d"};
+constinit BatchNormGradientSlot batch_norm_gradient_kernel{"batch_norm2d"};
 
 namespace {
 
@@ -39,19 +32,25 @@ Variable batch_norm2d(const Variable& x, const Variable& weight, const Variable&
                {x, weight, bias});
 }
 
-BatchNorm2d::BatchNorm2d(std::int64_t channels, const BatchNormOptions& options,
-                         LayerContext& context)
+BatchNormLayer::BatchNormLayer(const char* name, std::int64_t channels,
+                               const BatchNormOptions& options, LayerContext& context)
     : channels_(channels), options_(options) {
   CONVSCOPE_CHECK(
-      channels >= 1 && options.eps >= 0 && options.momentum >= 0 && options.momentum <= 1, kName,
+      channels >= 1 && options.eps >= 0 && options.momentum >= 0 && options.momentum <= 1, name,
       "expected at least one channel, momentum in [0,1] and eps >= 0, got ", channels, ", ",
       options.momentum, " and ", options.eps);
-  weight_ = add_parameter("weight", Tensor::full({channels}, 1.0, DType::f32, context.device));
-  bias_ = add_parameter("bias", Tensor::zeros({channels}, DType::f32, context.device));
-  add_buffer("running_mean", running_mean_, Tensor::zeros({channels}, DType::f32, context.device));
-  add_buffer("running_var", running_var_,
-             Tensor::full({channels}, 1.0, DType::f32, context.device));
+  const auto full = [&](double value) {
+    return Tensor::full({channels}, value, DType::f32, context.device);
+  };
+  weight_ = add_parameter("weight", full(1));
+  bias_ = add_parameter("bias", full(0));
+  add_buffer("running_mean", running_mean_, full(0));
+  add_buffer("running_var", running_var_, full(1));
 }
+
+BatchNorm2d::BatchNorm2d(std::int64_t channels, const BatchNormOptions& options,
+                         LayerContext& context)
+    : BatchNormLayer(kName, channels, options, context) {}
 
 Variable BatchNorm2d::forward(const Variable& x) {
   if (x.graph() != nullptr && trains_on(x)) {

@@ -51,40 +51,49 @@ CONVSCOPE_API Variable batch_norm2d(const Variable& x, const Variable& weight, c
 CONVSCOPE_API Variable batch_norm2d(const Variable& x, const Variable& weight, const Variable& bias,
                                     const Tensor& mean, const Tensor& variance, double eps);
 
-class CONVSCOPE_API BatchNorm2d final : public Module, public TrainingRule {
+// Channels with a learned scale and shift, and their running statistics.
+class CONVSCOPE_API BatchNormLayer : public Module {
+ public:
+  const BatchNormOptions& options() const { return options_; }
+
+ protected:
+  // `name` begins the sentences of errors.
+  BatchNormLayer(const char* name, std::int64_t channels, const BatchNormOptions& options,
+                 LayerContext& context);
+
+  const std::int64_t channels_;
+  const BatchNormOptions options_;
+  Variable weight_, bias_;
+  Tensor running_mean_, running_var_;
+};
+
+class CONVSCOPE_API BatchNorm2d final : public BatchNormLayer, public TrainingRule {
  public:
   BatchNorm2d(std::int64_t channels, const BatchNormOptions& options, LayerContext& context);
   std::string kind() const override { return "batch_norm2d"; }
-  const BatchNormOptions& options() const { return options_; }
   Variable forward(const Variable& x) override;
   Shape output_shape(const Shape& input) const override;
   std::string why_not_trained(const Shape& input) const override;
-
- private:
-  std::int64_t channels_;
-  BatchNormOptions options_;
-  Variable weight_;
-  Variable bias_;
-  Tensor running_mean_;
-  Tensor running_var_;
 };
 
-// Kernels. mean, variance, sums: f64 [C].
-extern CONVSCOPE_API KernelSlot<void(const Tensor& x, const Tensor& mean, const Tensor& variance)>
-    batch_norm_statistics_kernel;
-// y = (x - mean[c]) factor[c] + shift[c]; mean, factor and shift f64 [C]; on the CPU also for
-// NCHW16c images [N,C/16,H,W,16].
-extern CONVSCOPE_API KernelSlot<void(const Tensor& x, const Tensor& mean, const Tensor& factor,
-                                     const Tensor& shift, const Tensor& y)>
-    batch_norm_apply_kernel;
+// Kernels for images x [N,C,H,W], and for rows x [n,C] with at least one row (the slots are those
+// of sparse_rows/row_norm.h). x and y are f32 or f64; mean, variance, sums, factors: f64 [C].
+using BatchNormStatisticsSlot =
+    KernelSlot<void(const Tensor& x, const Tensor& mean, const Tensor& variance)>;
+// y = (x - mean[c]) factor[c] + shift[c]. On the CPU also for NCHW16c images [N,C/16,H,W,16].
+using BatchNormApplySlot =
+    KernelSlot<void(const Tensor& x, const Tensor& mean, const Tensor& factor, const Tensor& shift,
+                    const Tensor& y)>;
 // sum_dy[c] = sum of dy, sum_dy_x[c] = sum of dy (x - mean[c]).
-extern CONVSCOPE_API KernelSlot<void(const Tensor& dy, const Tensor& x, const Tensor& mean,
-                                     const Tensor& sum_dy, const Tensor& sum_dy_x)>
-    batch_norm_sums_kernel;
+using BatchNormSumsSlot = KernelSlot<void(const Tensor& dy, const Tensor& x, const Tensor& mean,
+                                          const Tensor& sum_dy, const Tensor& sum_dy_x)>;
 // dx = a[c] dy + b[c] (x - mean[c]) + d[c].
-extern CONVSCOPE_API
+using BatchNormGradientSlot =
     KernelSlot<void(const Tensor& dy, const Tensor& x, const Tensor& mean, const Tensor& a,
-                    const Tensor& b, const Tensor& d, const Tensor& dx)>
-        batch_norm_gradient_kernel;
+                    const Tensor& b, const Tensor& d, const Tensor& dx)>;
+extern CONVSCOPE_API BatchNormStatisticsSlot batch_norm_statistics_kernel;
+extern CONVSCOPE_API BatchNormApplySlot batch_norm_apply_kernel;
+extern CONVSCOPE_API BatchNormSumsSlot batch_norm_sums_kernel;
+extern CONVSCOPE_API BatchNormGradientSlot batch_norm_gradient_kernel;
 
 }  // namespace convscope

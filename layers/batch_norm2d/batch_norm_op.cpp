@@ -2,6 +2,7 @@
 // batch_norm_op.cpp: batch norm as an operation.
 #include "layers/batch_norm2d/batch_norm_op.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "framework/ops/accumulate.h"
@@ -10,15 +11,36 @@
 #include "framework/tensor_kernels.h"
 #include "layers/batch_norm2d/batch_norm2d.h"
 #include "layers/batch_norm2d/batch_norm2d_factors.h"
-#include "layers/batch_norm2d/batch_norm2d_fused.h"
 #include "layers/batch_norm2d/batch_norm2d_half.h"
 #include "layers/plan/forward_moments.h"
 #include "layers/plan/fused_relu.h"
 #include "layers/plan/half_operand_calls.h"
 
 namespace convscope {
+
+const BatchNormPasses batch_norm2d_passes{
+    .name = "batch_norm2d",
+    .rank = 4,
+    .train = [](const BatchNormTrainArgs& a) { batch_norm_train_kernel.get(a.x.device())(a); },
+    .train_gradient =
+        [](const BatchNormTrainGradientArgs& a) {
+          batch_norm_train_gradient_kernel.get(a.x.device())(a);
+        },
+    .apply = batch_norm_apply_kernel,
+    .sums = batch_norm_sums_kernel,
+    .gradient = batch_norm_gradient_kernel};
+
+namespace {
+
+// Returns the number of elements of a channel.
+double count_of(const Shape& x) {
+  return static_cast<double>(x.numel() / std::max<std::int64_t>(1, x[1]));
+}
+
+}  // namespace
+
 std::string BatchNormOp::text() const {
-  return cat("batch_norm2d", residual_ ? " + residual" : "", relu_ ? fused_relu_text(most_) : "");
+  return cat(passes_.name, residual_ ? " + residual" : "", relu_ ? fused_relu_text(most_) : "");
 }
 
 // Returns why a training step refuses x, or "" if it accepts x.
@@ -30,21 +52,24 @@ std::string refusal_of_one_value(const Shape& x) {
 
 TensorDesc BatchNormOp::bind(Graph& graph) {
   const TensorDesc& x = graph.desc(inputs[0]);
-  CONVSCOPE_CHECK(x.shape.rank() == 4 && (x.dtype == DType::f32 || x.dtype == DType::f64),
-                  "batch_norm2d", "expected x [N,C,H,W] of type f32 or f64, got ", x.str());
+  const bool rows = passes_.rank == 2;
+  CONVSCOPE_CHECK(
+      x.shape.rank() == passes_.rank && (x.dtype == DType::f32 || x.dtype == DType::f64),
+      passes_.name, "expected ", rows ? "rows x [n,C]" : "x [N,C,H,W]", " of type f32 or f64, got ",
+      x.str());
   const Shape channels{x.shape[1]};
   const auto fits = [&](const TensorDesc& parameter) {
     return parameter.shape == channels && parameter.dtype == x.dtype;
   };
   const TensorDesc &weight = graph.desc(inputs[1]), &bias = graph.desc(inputs[2]);
-  CONVSCOPE_CHECK(fits(weight) && fits(bias), "batch_norm2d", "expected weight and bias [",
+  CONVSCOPE_CHECK(fits(weight) && fits(bias), passes_.name, "expected weight and bias [",
                   x.shape[1], "] of the type of x because x is ", x.str(), ", got ", weight.str(),
                   " and ", bias.str());
-  CONVSCOPE_CHECK(!trains_ || refusal_of_one_value(x.shape).empty(), "batch_norm2d",
+  CONVSCOPE_CHECK(!trains_ || rows || refusal_of_one_value(x.shape).empty(), passes_.name,
                   refusal_of_one_value(x.shape));
   CONVSCOPE_CHECK(
       trains_ || (parts_.mean.shape() == channels && parts_.variance.shape() == channels),
-      "batch_norm2d", "expected mean and variance [", x.shape[1], "], got ", parts_.mean.str(),
+      passes_.name, "expected mean and variance [", x.shape[1], "], got ", parts_.mean.str(),
       " and ", parts_.variance.str());
   const auto parameter = [&](ValueId value) {
     const Variable* const known = graph.parameter_of(value);
@@ -89,10 +114,11 @@ void BatchNormOp::forward(Emitter& emitter) {
                                 .mean = emitter.use(mean_),
                                 .variance = emitter.use(variance),
                                 .inverse_deviation = emitter.use(inverse_deviation_)};
-  const auto count = static_cast<double>(shape[0] * shape[2] * shape[3]);
-  emitter.call([device = emitter.device(), args, parts = parts_, momentum = momentum_, count] {
-    batch_norm_train_kernel.get(device)(args);
-    if (!parts.mean.defined()) return;
+  const double count = count_of(shape);
+  emitter.call([train = passes_.train, args, parts = parts_, momentum = momentum_, count] {
+    train(args);
+    // A single row has no meaningful variance, so it does not change the running statistics.
+    if (!parts.mean.defined() || count <= 1) return;
     batch_norm_move_running(args.mean, args.variance, count, momentum, parts.mean, parts.variance);
   });
   if (statistics_ != nullptr && emitter.is_eager()) {
@@ -131,8 +157,8 @@ void BatchNormOp::eval(Emitter& emitter) {
   emitter.call([x = emitter.value(inputs[0]), y = emitter.value(output()),
                 mean = emitter.use(mean_), factor = emitter.use(factor), shift = emitter.use(shift),
                 residual = residual_value(emitter), relu = relu_, most = most_,
-                device = emitter.device()] {
-    batch_norm_apply_kernel.get(device)(x, mean, factor, shift, y);
+                device = emitter.device(), &apply = passes_.apply] {
+    apply.get(device)(x, mean, factor, shift, y);
     if (residual.defined()) accumulate_kernel.get(device)(y, residual);
     if (!relu) return;
     if (std::isinf(most)) return unary_kernel.get(device)(UnaryOp::relu, y, y);
@@ -252,8 +278,7 @@ void BatchNormOp::backward_train(Emitter& emitter, Slot sum_dy, Slot sum_dy_x) {
                                           .dx = dx,
                                           .sum_dy = emitter.use(sum_dy),
                                           .sum_dy_x = emitter.use(sum_dy_x)};
-    emitter.call(
-        [run = batch_norm_train_gradient_kernel.get(emitter.device()), args] { run(args); });
+    emitter.call([run = passes_.train_gradient, args] { run(args); });
   };
   if (!emitter.graph().wants_gradient(inputs[0])) return emit(Tensor());
   emitter.assign_gradient(inputs[0], emit);
@@ -261,21 +286,21 @@ void BatchNormOp::backward_train(Emitter& emitter, Slot sum_dy, Slot sum_dy_x) {
 
 void BatchNormOp::backward_eval(Emitter& emitter, Slot sum_dy, Slot sum_dy_x) {
   const Device device = emitter.device();
-  emitter.call([run = batch_norm_sums_kernel.get(device), dy = emitter.gradient(output()),
+  emitter.call([run = passes_.sums.get(device), dy = emitter.gradient(output()),
                 x = emitter.value(inputs[0]), mean = emitter.use(mean_), s = emitter.use(sum_dy),
                 sx = emitter.use(sum_dy_x)] { run(dy, x, mean, s, sx); });
   if (!emitter.graph().wants_gradient(inputs[0])) return;
   const Shape& shape = emitter.graph().shape(output());
   const auto factor = [&] { return emitter.use(emitter.slot({shape[1]}, DType::f64)); };
-  const auto count = static_cast<double>(shape[0] * shape[2] * shape[3]);
+  const double count = count_of(shape);
   emitter.assign_gradient(inputs[0], [&](const Tensor& dx) {
-    emitter.call([device, weight = emitter.value(inputs[1]),
+    emitter.call([run = passes_.gradient.get(device), weight = emitter.value(inputs[1]),
                   inverse = emitter.use(inverse_deviation_), s = emitter.use(sum_dy),
                   sx = emitter.use(sum_dy_x), count, a = factor(), b = factor(), d = factor(),
                   dy = emitter.gradient(output()), x = emitter.value(inputs[0]),
                   mean = emitter.use(mean_), dx] {
       batch_norm_gradient_factors(weight, inverse, s, sx, count, /*training=*/false, a, b, d);
-      batch_norm_gradient_kernel.get(device)(dy, x, mean, a, b, d, dx);
+      run(dy, x, mean, a, b, d, dx);
     });
   });
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// batch_norm_op.h: batch_norm2d as an operation (framework/graph/operation.h).
+// batch_norm_op.h: batch norm of images or rows as an operation (framework/graph/operation.h).
 //
 // Training    batch statistics, then y = relu((x - mean[c]) factor[c] + shift[c] + residual). The
 //             residual and the ReLU are present if a compiled step has fused the operations that
@@ -7,14 +7,28 @@
 // Eval        y = (x - mean[c]) factor[c] + shift[c] with the running statistics. In a compiled
 //             step the preceding convolution takes the batch norm over: `factor` goes into the
 //             weights, `shift` into the bias.
+// Rows        [n,C] run the same operation with other kernels (BatchNormPasses), without fusions
 #pragma once
 
 #include <limits>
 
 #include "framework/graph/emitter.h"
 #include "layers/batch_norm2d/batch_norm2d.h"
+#include "layers/batch_norm2d/batch_norm2d_fused.h"
 
 namespace convscope {
+
+// The kernels for one kind of input.
+struct BatchNormPasses {
+  const char* name;  // of the operation
+  int rank;          // of x: 4, or 2 for rows
+  void (*train)(const BatchNormTrainArgs& args);
+  void (*train_gradient)(const BatchNormTrainGradientArgs& args);
+  const BatchNormApplySlot& apply;
+  const BatchNormSumsSlot& sums;
+  const BatchNormGradientSlot& gradient;
+};
+extern CONVSCOPE_API const BatchNormPasses batch_norm2d_passes;
 
 // Batch norm in eval mode: y = (x - mean) / sqrt(variance + eps) weight + bias.
 struct BatchNormFold {
@@ -24,14 +38,16 @@ struct BatchNormFold {
 };
 
 // Inputs: x, weight and bias [C], and the residual if there is one.
-class CONVSCOPE_API BatchNormOp final : public Operation {
+class CONVSCOPE_API BatchNormOp : public Operation {
  public:
   static constexpr std::string_view kKind = "batch_norm2d";
   // Creates the operation. With `trains` the statistics are those of the batch. They move the
   // running ones by `momentum`, and an eager call stores them in `statistics`, unless it is null.
   BatchNormOp(const Tensor& mean, const Tensor& variance, double eps, bool trains, double momentum,
-              BatchNormStatistics* statistics = nullptr)
-      : Operation("batch_norm2d"),
+              BatchNormStatistics* statistics = nullptr,
+              const BatchNormPasses& passes = batch_norm2d_passes)
+      : Operation(passes.name),
+        passes_(passes),
         parts_{.weight = {}, .bias = {}, .mean = mean, .variance = variance, .eps = eps},
         trains_(trains),
         momentum_(momentum),
@@ -63,6 +79,7 @@ class CONVSCOPE_API BatchNormOp final : public Operation {
   void backward_eval(Emitter& emitter, Slot sum_dy, Slot sum_dy_x);
   void backward_train(Emitter& emitter, Slot sum_dy, Slot sum_dy_x);
 
+  const BatchNormPasses& passes_;
   BatchNormFold parts_;
   bool trains_;
   double momentum_;

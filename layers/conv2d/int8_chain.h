@@ -2,7 +2,7 @@
 // int8_chain.h: runs consecutive int8 convolutions of few channels, each with a 2x2 max-pool. An
 // image passes through all of them while its codes are in L1. A rewrite of compiled integer steps
 // uses this chain (fusions/int8_chain.cpp).
-// Read next  layers/conv2d/int8/cpu/int8_chain.cpp
+// Read next  layers/conv2d/int8/int8_chain/cpu/int8_chain.cpp
 #pragma once
 
 #include <cstdint>

@@ -8,7 +8,7 @@
 // A LeNet takes some microseconds, and each kernel costs a launch and a round trip through memory.
 // So a block takes a sample through all layers, and weights and codes stay in its shared memory.
 // All sizes fit in int. The functions are constexpr, so that tests on the CPU can call them.
-// Read next  layers/conv2d/int8/cuda/int8_small_net_cuda.cu
+// Read next  layers/conv2d/int8/int8_small_net/cuda/int8_small_net_cuda.cu
 #pragma once
 
 #include <cstddef>

@@ -25,6 +25,7 @@
 #include "layers/conv2d/conv2d.h"
 #include "layers/flatten.h"
 #include "layers/linear/linear.h"
+#include "layers/models/layer_list.h"
 #include "layers/pool2d/pool2d.h"
 #include "layers/residual.h"
 
@@ -52,11 +53,7 @@ constexpr std::array<Block, 13> kBlocks{{{64, 1},
                                          {1024, 1}}};
 
 std::vector<OptionField> fields() {
-  return {{.name = "stem",
-           .type = OptionType::text,
-           .default_value = std::string("imagenet"),
-           .doc = "imagenet: first convolution at stride 2; cifar: at stride 1",
-           .choices = {"imagenet", "cifar"}},
+  return {stem_field("imagenet: first convolution at stride 2; cifar: at stride 1"),
           {.name = "width_multiplier",
            .type = OptionType::number,
            .default_value = 1.0,
@@ -89,9 +86,7 @@ std::shared_ptr<Sequential> separable_block(std::int64_t in_channels, const Bloc
 
 std::shared_ptr<Module> build(const Options& options, const Shape& input, int classes,
                               LayerContext& context) {
-  CONVSCOPE_CHECK(classes >= 1, kName, "expected at least one class, got ", classes);
-  CONVSCOPE_CHECK(input.rank() == 4 && input[1] >= 1 && input[2] >= 1 && input[3] >= 1, kName,
-                  "expected images [N,C,H,W], got ", input);
+  check_model_input(kName, input, classes);
   const double multiplier = options.number("width_multiplier");
   const auto scaled = [&](std::int64_t channels) {
     return std::max<std::int64_t>(8, std::llround(static_cast<double>(channels) * multiplier));

@@ -35,6 +35,7 @@
 #include "layers/dropout.h"
 #include "layers/flatten.h"
 #include "layers/linear/linear.h"
+#include "layers/models/layer_list.h"
 #include "layers/pool2d/pool2d.h"
 #include "layers/residual.h"
 
@@ -57,23 +58,14 @@ constexpr std::array<Stage, 7> kStages{{{1, 16, 1, 1},
                                         {6, 320, 1, 1}}};
 
 std::vector<OptionField> mobilenet_v2_fields() {
-  return {{.name = "stem",
-           .type = OptionType::text,
-           .default_value = std::string("imagenet"),
-           .doc = "imagenet: first convolution at stride 2; cifar: at stride 1",
-           .choices = {"imagenet", "cifar"}},
+  return {stem_field("imagenet: first convolution at stride 2; cifar: at stride 1"),
           {.name = "width_multiplier",
            .type = OptionType::number,
            .default_value = 1.0,
            .doc = "factor on all channel counts, rounded to multiples of 8",
            .min = 0.01,
            .max = 16},
-          {.name = "dropout",
-           .type = OptionType::number,
-           .default_value = 0.2,
-           .doc = "dropout probability before the last layer",
-           .min = 0,
-           .max = 0.999999}};
+          dropout_field(0.2)};
 }
 
 // Returns the multiple of 8 nearest to `channels`, at least 8. If this multiple is more than 10 %
@@ -122,9 +114,7 @@ std::shared_ptr<Module> inverted_residual(std::int64_t in_channels, std::int64_t
 
 std::shared_ptr<Module> build_mobilenet_v2(const Options& options, const Shape& input, int classes,
                                            LayerContext& context) {
-  CONVSCOPE_CHECK(classes >= 1, kMobileNetV2, "expected at least one class, got ", classes);
-  CONVSCOPE_CHECK(input.rank() == 4 && input[1] >= 1 && input[2] >= 1 && input[3] >= 1,
-                  kMobileNetV2, "expected images [N,C,H,W], got ", input);
+  check_model_input(kMobileNetV2, input, classes);
   const double multiplier = options.number("width_multiplier");
   const auto scaled = [&](std::int64_t channels) {
     return multiple_of_8(static_cast<double>(channels) * multiplier);

@@ -20,6 +20,7 @@
 #include "layers/conv2d/conv2d.h"
 #include "layers/flatten.h"
 #include "layers/linear/linear.h"
+#include "layers/models/layer_list.h"
 #include "layers/pool2d/pool2d.h"
 #include "layers/residual.h"
 
@@ -29,11 +30,7 @@ namespace {
 constexpr const char* kName = "resnet18";
 
 std::vector<OptionField> fields() {
-  return {{.name = "stem",
-           .type = OptionType::text,
-           .default_value = std::string("imagenet"),
-           .doc = "imagenet: 7x7 at stride 2 and pooling; cifar: 3x3 at stride 1",
-           .choices = {"imagenet", "cifar"}},
+  return {stem_field("imagenet: 7x7 at stride 2 and pooling; cifar: 3x3 at stride 1"),
           {.name = "widths",
            .type = OptionType::integers,
            .default_value = std::vector<std::int64_t>{64, 128, 256, 512},
@@ -44,9 +41,7 @@ std::vector<OptionField> fields() {
 
 std::shared_ptr<Module> build(const Options& options, const Shape& input, int classes,
                               LayerContext& context) {
-  CONVSCOPE_CHECK(classes >= 1, kName, "expected at least one class, got ", classes);
-  CONVSCOPE_CHECK(input.rank() == 4 && input[1] >= 1 && input[2] >= 1 && input[3] >= 1, kName,
-                  "expected images [N,C,H,W], got ", input);
+  check_model_input(kName, input, classes);
   const std::vector<std::int64_t>& widths = options.integers("widths");
   if (widths.size() != 4) {
     fail(ErrorKind::kConfig, kName,

@@ -31,35 +31,17 @@ CONVSCOPE_API Variable row_norm(const Variable& x, const Variable& weight, const
                                 const Tensor& mean, const Tensor& variance, double eps);
 
 // Parameters and buffers have the names of batch_norm2d.
-class CONVSCOPE_API SparseBatchNorm final : public Module {
+class CONVSCOPE_API SparseBatchNorm final : public BatchNormLayer {
  public:
   SparseBatchNorm(std::int64_t channels, const BatchNormOptions& options, LayerContext& context);
   std::string kind() const override { return "sparse_batch_norm"; }
   Variable forward(const Variable& x) override;
   Shape output_shape(const Shape& input) const override;
-
- private:
-  std::int64_t channels_;
-  BatchNormOptions options_;
-  Variable weight_, bias_;
-  Tensor running_mean_, running_var_;
 };
 
-// Kernels; x, dy, y, dx [n,C] with at least one row, f32 or f64; all others f64 [C].
-extern CONVSCOPE_API KernelSlot<void(const Tensor& x, const Tensor& mean, const Tensor& variance)>
-    row_moments_kernel;
-// y = (x - mean[c]) factor[c] + shift[c].
-extern CONVSCOPE_API KernelSlot<void(const Tensor& x, const Tensor& mean, const Tensor& factor,
-                                     const Tensor& shift, const Tensor& y)>
-    row_apply_kernel;
-// sum_dy[c] = sum of dy, sum_dy_x[c] = sum of dy (x - mean[c]).
-extern CONVSCOPE_API KernelSlot<void(const Tensor& dy, const Tensor& x, const Tensor& mean,
-                                     const Tensor& sum_dy, const Tensor& sum_dy_x)>
-    row_gradient_sums_kernel;
-// dx = a[c] dy + b[c] (x - mean[c]) + d[c].
-extern CONVSCOPE_API
-    KernelSlot<void(const Tensor& dy, const Tensor& x, const Tensor& mean, const Tensor& a,
-                    const Tensor& b, const Tensor& d, const Tensor& dx)>
-        row_gradient_kernel;
+extern CONVSCOPE_API BatchNormStatisticsSlot row_moments_kernel;
+extern CONVSCOPE_API BatchNormApplySlot row_apply_kernel;
+extern CONVSCOPE_API BatchNormSumsSlot row_gradient_sums_kernel;
+extern CONVSCOPE_API BatchNormGradientSlot row_gradient_kernel;
 
 }  // namespace convscope

@@ -56,12 +56,22 @@ def inside(target, folder):
 
 
 def folder_of(path):
-    """Returns the operator that a file belongs to and its folder in the operator. The folder is ""
-    for the operator's core. For any other file, returns (None, "")."""
+    """Returns the operator that a file belongs to and its folder in the operator, without cpu/ or
+    cuda/. The folder is "" for the operator's core, and "int8/int8_direct" for an algorithm of a
+    family. For any other file, returns (None, "")."""
     layer = tuple(path.parts[:2])
     if layer not in HEAVY:
         return None, ""
-    return layer, path.parts[2] if len(path.parts) > 3 else ""
+    parts = path.parts[2:-1]
+    return layer, "/".join(parts[:-1] if parts[-1:] in (("cpu",), ("cuda",)) else parts)
+
+
+def may_include(own, folder):
+    """Says whether a folder of an operator may include another one: itself, the core, `shared`, and in
+    a family of algorithms what is above it and the family's `shared`."""
+    family = own.split("/")[0]
+    return (folder in ("", own, family) or own == FUSIONS
+            or folder.split("/")[0] == SHARED or folder == f"{family}/{SHARED}")
 
 
 def folder_problems(path, where, target):
@@ -69,11 +79,13 @@ def folder_problems(path, where, target):
     tests include its files from outside."""
     layer, folder = folder_of(pathlib.PurePosixPath(target))
     own_layer, own_folder = folder_of(path)
-    if layer is None or folder in ("", SHARED) and own_layer in HEAVY or path.parts[0] == "tests":
+    if layer is None or path.parts[0] == "tests" or folder == "":
         return []
-    if own_layer == layer and own_folder in (folder, FUSIONS) or folder == "":
+    if folder.split("/")[0] == SHARED and own_layer in HEAVY:
         return []
-    if own_layer == layer and own_folder not in ("", SHARED):
+    if own_layer == layer and own_folder and may_include(own_folder, folder):
+        return []
+    if own_layer == layer and own_folder.split("/")[0] not in ("", SHARED):
         return [f"{where}: folder {own_folder} includes a header of folder {folder} ({target}): what both "
                 f"need belongs into {'/'.join(layer)}/{SHARED}"]
     return [f"{where}: {own_folder or 'a file outside of the folders'} includes a header of folder {folder} "

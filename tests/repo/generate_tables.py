@@ -17,7 +17,8 @@ from sources import code_files
 
 MARKED = re.compile(r"(<!-- generated: ([\w-]+) -->\n)(.*?)(<!-- /generated -->)", re.DOTALL)
 ALGORITHM = re.compile(r"^(?:const|constexpr|inline constexpr|static constexpr|static const) "
-                  r"Conv2dAlgorithm \w+\{(.*?)\n\};", re.DOTALL | re.MULTILINE)
+                  r"Conv2dAlgorithm \w+(?:\{| = lesson_algorithm<\w+>\(\{)(.*?)\n\}\)?;",
+                  re.DOTALL | re.MULTILINE)
 # The reading order of layers/conv2d/README.md.
 FOLDERS = ["reference", "im2col_gemm", "gemm_1x1", "direct", "depthwise", "winograd", "fft",
          "implicit_gemm", "implicit_gemm_tma", "grouped_gemm", "cluster_gemm", "few_pixels",
@@ -36,6 +37,12 @@ def supports(text):
     return re.sub(r"\n// +", " ", match.group(1)).rstrip(".") if match else ""
 
 
+def folder_of(path):
+    """Returns the folder of an algorithm, seen from layers/conv2d, without cpu/ or cuda/."""
+    parts = path.parent.parts[2:]
+    return "/".join(parts[:-1] if parts[-1] in ("cpu", "cuda") else parts)
+
+
 def algorithms(root):
     found = []
     for path in code_files(root, ["layers"]):
@@ -46,8 +53,8 @@ def algorithms(root):
             body = match.group(1)
             found.append({"name": literal(body, "name"), "idea": literal(body, "idea"),
                           "device": "CUDA" if "DeviceType::cuda" in body else "CPU",
-                          "folder": path.parts[2], "takes": supports(text), "path": path,
-                          "by_name": ".auto_ok = false" in body,
+                          "folder": folder_of(path), "takes": supports(text), "path": path,
+                          "by_name": ".auto_ok = false" in body or "_lesson_" in path.name,
                           "lesson": "_lesson_" in path.name})
     order = {folder: i for i, folder in enumerate(FOLDERS)}
     return sorted(found, key=lambda algorithm: (order.get(algorithm["folder"], len(FOLDERS)), not algorithm["lesson"],

@@ -88,6 +88,16 @@ class Tree(unittest.TestCase):
                     "tiles.cpp:2: shared includes a header of folder fft",
                     "quant/q.cpp:2: a file outside of the folders includes a header of folder shared")
 
+    def test_layering_keeps_the_algorithms_of_a_family_apart(self):
+        folder = "layers/conv2d/int8/"
+        for header_file in ("shared/cpu/pass.h", "int8_gemm/cuda/tiles.h", "lesson.h"):
+            self.add(folder + header_file, header(pathlib.Path(header_file).name))
+        self.add(folder + "int8_direct/cpu/int8_direct_cpu.cpp",
+                 SPDX + "".join(f'#include "{folder}{name}"\n' for name in
+                                ("shared/cpu/pass.h", "lesson.h", "int8_gemm/cuda/tiles.h")))
+        self.expect(check_layering.problems(self.root), "folder int8/int8_direct includes a header of "
+                    "folder int8/int8_gemm")
+
     def test_layering_keeps_dispatch_free_of_layers(self):
         for path in ("layers/conv2d/problem.h", "layers/linear/linear.h", "layers/module.h",
                      "layers/dispatch/algorithm.h"):
@@ -251,6 +261,18 @@ class Tree(unittest.TestCase):
             self.add(f"quant/q{i}.h", header(f"q{i}.h"))
         self.expect(check_sizes.problems(self.root), "optim/long.cpp: 601 lines",
                     "layers/wide.cu:2: 101 columns", "quant: 31 source files")
+
+    def test_sizes_counts_the_files_of_an_algorithm(self):
+        for i in range(7):
+            self.add(f"layers/conv2d/fft/cpu/c{i}.h", header(f"c{i}.h"))
+            self.add(f"layers/conv2d/int8/shared/s{i}.h", header(f"s{i}.h"))
+        for i in range(6):
+            self.add(f"layers/conv2d/fft/cuda/d{i}.h", header(f"d{i}.h"))
+            self.add(f"layers/conv2d/int8/d{i}.h", header(f"d{i}.h"))  # not those of int8/shared
+        for i in range(3):
+            self.add(f"layers/conv2d/winograd/w{i}.h", header(f"w{i}.h"))
+        self.expect(check_sizes.problems(self.root), "layers/conv2d/fft: 13 source files",
+                    "layers/conv2d/winograd: 3 source files; remove it from STILL_LARGE")
 
     @unittest.skipIf(shutil.which("git") is None, "git is not installed")
     def test_sizes_names_a_binary_file_that_git_tracks(self):

@@ -130,23 +130,16 @@ Conv2dCost cost(const Conv2dProblem& z, Direction) {
   return {.flops = flops, .bytes = z.nominal_bytes(), .issued = flops};
 }
 
-const Conv2dAlgorithm kAlgorithm{
+const Conv2dAlgorithm kAlgorithm = lesson_algorithm<Lesson>({
     .name = "block_sparse_lesson",
-    .device = DeviceType::cpu,
     .idea = "lesson: a list of the kept weights instead of loops over all weights",
     .paper = "Nishtala et al. 2007: When cache blocking of sparse matrix vector multiply works",
     .supports = supports,
     .cost = cost,
-    .workspace_bytes = empty_blackboard,
     .error_growth = 8,
-    .one_chain = true,
     .exact_on_integers = true,
-    .auto_ok = false,
     .takes_sparse_weights = true,
-    .forward = unwatched<Lesson>,
-    .backward_data = unwatched<Lesson>,
-    .backward_weight = unwatched<Lesson>,
-};
+});
 
 }  // namespace
 }  // namespace convscope

@@ -117,22 +117,15 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction) {
   return {};
 }
 
-const Conv2dAlgorithm kAlgorithm{
+const Conv2dAlgorithm kAlgorithm = lesson_algorithm<Lesson>({
     .name = "depthwise_lesson",
-    .device = DeviceType::cpu,
     .idea = "lesson: one plane under one small kernel, and no sum over channels",
     .paper = "Sifre 2014: Rigid-Motion Scattering for Image Classification (thesis)",
     .supports = supports,
     .cost = textbook_cost,
-    .workspace_bytes = empty_blackboard,
     .error_growth = 8,
-    .one_chain = true,
     .exact_on_integers = true,
-    .auto_ok = false,
-    .forward = unwatched<Lesson>,
-    .backward_data = unwatched<Lesson>,
-    .backward_weight = unwatched<Lesson>,
-};
+});
 
 }  // namespace
 }  // namespace convscope

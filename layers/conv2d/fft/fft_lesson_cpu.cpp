@@ -169,21 +169,15 @@ std::size_t workspace_bytes(const Conv2dProblem& z, Direction) {
          size_of(z.dtype);
 }
 
-const Conv2dAlgorithm kAlgorithm{
+const Conv2dAlgorithm kAlgorithm = lesson_algorithm<Lesson>({
     .name = "fft_lesson",
-    .device = DeviceType::cpu,
     .idea = "lesson: Fourier transforms of whole images: one complex product for each frequency",
     .paper = "Mathieu, Henaff, LeCun 2014: Fast Training of CNNs through FFTs, arXiv 1312.5851",
     .supports = supports,
     .cost = cost,
     .workspace_bytes = workspace_bytes,
     .error_growth = 8,
-    .one_chain = true,
-    .auto_ok = false,
-    .forward = unwatched<Lesson>,
-    .backward_data = unwatched<Lesson>,
-    .backward_weight = unwatched<Lesson>,
-};
+});
 
 }  // namespace
 }  // namespace convscope

@@ -117,22 +117,15 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction) {
   return {};
 }
 
-const Conv2dAlgorithm kAlgorithm{
+const Conv2dAlgorithm kAlgorithm = lesson_algorithm<Lesson>({
     .name = "gemm_1x1_lesson",
-    .device = DeviceType::cpu,
     .idea = "lesson: for a 1x1 kernel an image is already a matrix: three loops multiply",
     .paper = "Lin, Chen, Yan 2013: Network In Network, arXiv 1312.4400",
     .supports = supports,
     .cost = textbook_cost,
-    .workspace_bytes = empty_blackboard,
     .error_growth = 8,
-    .one_chain = true,
     .exact_on_integers = true,
-    .auto_ok = false,
-    .forward = unwatched<Lesson>,
-    .backward_data = unwatched<Lesson>,
-    .backward_weight = unwatched<Lesson>,
-};
+});
 
 }  // namespace
 }  // namespace convscope

@@ -133,12 +133,10 @@ struct Lesson {
   }
 };
 
-const Conv2dAlgorithm kAlgorithm{
+const Conv2dAlgorithm kAlgorithm = lesson_algorithm<Lesson>({
     .name = "im2col_gemm_lesson",
-    .device = DeviceType::cpu,
     .idea = "lesson: the inputs of each output pixel in one column, then one product of matrices",
     .paper = "Chellapilla, Puri, Simard 2006: High Performance CNNs, hal inria-00112631",
-    .supports = [](const Conv2dProblem& z, Direction) { return lesson_takes(z.dtype); },
     // Each addition waits for the previous one: 2 FLOPs in 4 cycles, where a core can do 32 in each
     // cycle.
     .cost =
@@ -155,13 +153,8 @@ const Conv2dAlgorithm kAlgorithm{
                  size_of(z.dtype);
         },
     .error_growth = 8,
-    .one_chain = true,
     .exact_on_integers = true,
-    .auto_ok = false,
-    .forward = unwatched<Lesson>,
-    .backward_data = unwatched<Lesson>,
-    .backward_weight = unwatched<Lesson>,
-};
+});
 
 }  // namespace
 }  // namespace convscope

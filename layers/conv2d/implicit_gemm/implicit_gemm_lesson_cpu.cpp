@@ -147,25 +147,18 @@ struct Lesson {
   }
 };
 
-const Conv2dAlgorithm kAlgorithm{
+const Conv2dAlgorithm kAlgorithm = lesson_algorithm<Lesson>({
     .name = "implicit_gemm_lesson",
-    .device = DeviceType::cpu,
     .idea = "lesson: the blocks and threads of a GPU with tiles of 16 x 16, simulated in turns",
     .paper = "Chetlur et al. 2014: cuDNN: Efficient Primitives for Deep Learning, arXiv 1410.0759",
-    .supports = [](const Conv2dProblem& z, Direction) { return lesson_takes(z.dtype); },
     .cost = textbook_cost,
     .workspace_bytes =
         [](const Conv2dProblem& z, Direction) {
           return static_cast<std::size_t>(3 * kTile * kTile) * size_of(z.dtype);
         },
     .error_growth = 8,
-    .one_chain = true,
     .exact_on_integers = true,
-    .auto_ok = false,
-    .forward = unwatched<Lesson>,
-    .backward_data = unwatched<Lesson>,
-    .backward_weight = unwatched<Lesson>,
-};
+});
 
 }  // namespace
 }  // namespace convscope

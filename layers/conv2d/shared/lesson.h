@@ -9,9 +9,7 @@
 //     static void backward_data(const Conv2dProblem& z, auto dy, auto w, auto dx, auto& board);
 //     static void backward_weight(const Conv2dProblem& z, auto x, auto dy, auto dw, auto& board);
 //   };
-//   const Conv2dAlgorithm kAlgorithm{..., .forward = unwatched<Lesson>,
-//                               .backward_data = unwatched<Lesson>,
-//                               .backward_weight = unwatched<Lesson>};
+//   const Conv2dAlgorithm kAlgorithm = lesson_algorithm<Lesson>({.name = "...", ...});
 //   CONVSCOPE_CONV2D_ALGORITHM(kAlgorithm)
 //   CONVSCOPE_CONV2D_LESSON(kAlgorithm, Lesson, "n=1,c=2,h=6,w=6,k=2,r=3,s=3")
 //
@@ -147,6 +145,24 @@ inline Conv2dCost textbook_cost(const Conv2dProblem& z, Direction) {
 }
 // Returns the workspace of a lesson without additional arrays.
 inline std::size_t empty_blackboard(const Conv2dProblem&, Direction) { return 0; }
+
+// Returns `fields` with what all lessons have in common: their functions, sums that are one chain,
+// and that `auto` does not take them. Without `supports`, the lesson takes every f32 problem.
+// Without `workspace_bytes`, it has no additional arrays.
+template <class Lesson>
+constexpr Conv2dAlgorithm lesson_algorithm(Conv2dAlgorithm fields) {
+  fields.device = DeviceType::cpu;
+  if (fields.supports == nullptr) {
+    fields.supports = [](const Conv2dProblem& z, Direction) { return lesson_takes(z.dtype); };
+  }
+  if (fields.workspace_bytes == nullptr) fields.workspace_bytes = empty_blackboard;
+  fields.one_chain = true;
+  fields.auto_ok = false;
+  fields.forward = unwatched<Lesson>;
+  fields.backward_data = unwatched<Lesson>;
+  fields.backward_weight = unwatched<Lesson>;
+  return fields;
+}
 
 }  // namespace convscope
 

@@ -9,7 +9,8 @@
 //            that the chain's weights stay in L1. Threads take (images, rows, group, channels).
 // Cost       No copy: the traffic is the three tensors, and the weights once for each chunk of
 //            pixels; nchw16c_plan.h describes repeated reads and their caches.
-// Read next  nchw16c_tiles_simd.cpp, the tiles; nchw16c_weights.cpp, dw
+// Read next  nchw16c/walk.h, chunks, lines and taps; nchw16c_tiles_simd.cpp, the tiles;
+//            nchw16c_weights.cpp, dw
 #include "layers/conv2d/shared/nchw16c_pass.h"
 
 #include <array>
@@ -20,6 +21,7 @@
 #include "layers/conv2d/counts.h"
 #include "layers/conv2d/shared/nchw16c/stem.h"
 #include "layers/conv2d/shared/nchw16c/weight_plan.h"
+#include "layers/conv2d/shared/nchw16c/walk.h"
 #include "layers/conv2d/shared/nchw16c_plan.h"
 
 namespace convscope {
@@ -93,13 +95,12 @@ class TileGroup {
     if (count_ == pass_.tiles_at_once || listed_ + most > kMaxTaps) sum();
     Nchw16cTile& tile = tile_[static_cast<std::size_t>(count_++)];
     tile.tap = listed();
-    tile.taps = 0;
     return tile;
   }
-  Nchw16cTap* listed() { return &tap_[static_cast<std::size_t>(listed_)]; }
-  void list(Nchw16cTile& tile, const Nchw16cTap& tap) {
-    tap_[static_cast<std::size_t>(listed_++)] = tap;
-    ++tile.taps;
+  // Lists the taps of a tile that next() has returned.
+  void list(Nchw16cTile& tile, const LineTaps& taps, int count, Index begin) {
+    tile.taps = taps_of_tile(taps, count, begin, tile.pixels, listed());
+    listed_ += tile.taps;
   }
 
   // Computes all tiles, chain by chain.
@@ -132,6 +133,7 @@ class TileGroup {
   }
 
  private:
+  Nchw16cTap* listed() { return &tap_[static_cast<std::size_t>(listed_)]; }
   // Returns the distance from the weights that a tile reads to those that it prefetches. While a
   // group of tiles reads the weights of one chain, it prefetches those of the next chain, which
   // follow in memory. Tile i of the group prefetches cache line i of each channel.
@@ -169,36 +171,23 @@ class Nchw16cPass {
         residual_(static_cast<const float*>(epilogue.residual)),
         relu_(epilogue.relu),
         most_(epilogue.most),
-        out_(out) {}
+        out_(out),
+        taps_{.z = z_,
+              .forward = pass.forward,
+              .whole = pass.flat,
+              .taps_s = z_.s,
+              .pad_top = z_.pad_top,
+              .pad_left = z_.pad_left,
+              .in_h = pass.in_h,
+              .in_w = pass.in_w,
+              .pixel = kChannelBlock} {}
 
   void run() const {
-    const Index pixels = pass_.image_chunks * pass_.row_chunks;
-    parallel_chunks(z_.groups * pixels * pass_.splits, [&](Index chunk, int) {
-      const Index split = chunk % pass_.splits;
-      const Index rows = chunk / pass_.splits % pass_.row_chunks * pass_.rows_at_once;
-      const Index images =
-          chunk / pass_.splits / pass_.row_chunks % pass_.image_chunks * pass_.images_at_once;
-      const Pixels here{.image = images,
-                        .image_end = std::min(images + pass_.images_at_once, z_.n),
-                        .row = rows,
-                        .row_end = std::min(rows + pass_.rows_at_once, pass_.rows)};
-      const Index g = chunk / pass_.splits / pixels;
-      const Index block_end = (split + 1) * pass_.blocks / pass_.splits;
-      for (Index block = split * pass_.blocks / pass_.splits; block < block_end; ++block) {
-        run_block(here, g, block);
-      }
-    });
+    pass_.for_blocks(
+        [&](const Pixels& pixels, Index g, Index block) { run_block(pixels, g, block); });
   }
 
  private:
-  struct LineTap {  // a Nchw16cTap for all pixels of a line
-    Index in, w, first, end;
-  };
-  using LineTaps = std::array<LineTap, kMaxTaps>;
-  struct Pixels {
-    Index image, image_end, row, row_end;
-  };
-
   // Computes one block of output channels of some pixels.
   void run_block(const Pixels& pixels, Index g, Index block) const {
     const Index channel = block * pass_.widest;  // in the group
@@ -261,66 +250,23 @@ class Nchw16cPass {
     const Index count = pass_.flat ? std::min(pass_.line, pass_.out_w - column)
                                    : ceil_div(pass_.out_w - part, pass_.parts);
     if (count <= 0) return;
-    if (pass_.flat) row = 0;
+    if (pass_.flat) {
+      row = 0;
+      in += column * step;
+    }
     LineTaps all;
-    const int taps = list_taps(row, column, count, step, width, all);
+    const int taps = taps_.find(row, part, count, pass_.tap_channels * width, all);
     float* const to = out + (row * pass_.out_w + column) * kChannelBlock;
-    const RowTiles tiles(count, width > 2 * pass_.lanes ? kernels_.pixels / 2 : kernels_.pixels);
-    // Same as tiles.begin(t) and height(t), without their divisions in each tile.
-    const Index height = count / tiles.tiles;
-    const Index higher = count % tiles.tiles;
-    Index begin = 0;
-    for (Index t = 0; t < tiles.tiles; ++t) {
+    const Index most = width > 2 * pass_.lanes ? kernels_.pixels / 2 : kernels_.pixels;
+    for_tiles(count, most, 1, [&](Index begin, Index pixels, Index) {
       Nchw16cTile& tile = group.next(taps);
-      tile.pixels = static_cast<int>(height + (t < higher ? 1 : 0));
-      for (int i = 0; i < taps; ++i) {
-        const LineTap& tap = all[static_cast<std::size_t>(i)];
-        const Index first = std::clamp<Index>(tap.first - begin, 0, tile.pixels);
-        const Index end = std::clamp<Index>(tap.end - begin, 0, tile.pixels);
-        if (first >= end) continue;
-        group.list(tile, {.in = tap.in,
-                          .w = static_cast<std::int32_t>(tap.w),
-                          .first = static_cast<std::int16_t>(first),
-                          .end = static_cast<std::int16_t>(end)});
-      }
+      tile.pixels = static_cast<int>(pixels);
+      group.list(tile, all, taps, begin);
       tile.in = in + begin * step;
       tile.out = to + begin * kChannelBlock * pass_.parts;
       tile.residual = residual_ == nullptr ? nullptr : residual_ + (tile.out - out_);
-      begin += tile.pixels;
-    }
-  }
-
-  // Lists the taps of `count` pixels of out from (row, column) on, each with the pixels that use
-  // the tap.
-  int list_taps(Index row, Index column, Index count, Index step, Index width,
-                LineTaps& taps) const {
-    const Index steps = step / kChannelBlock;  // distance of two pixels in columns of `in`
-    int found = 0;
-    for (Index r = 0; r < z_.r; ++r) {
-      Index h = pass_.forward ? row * z_.stride_h - z_.pad_top + r * z_.dilation_h
-                              : row + z_.pad_top - r * z_.dilation_h;
-      if (!pass_.forward) {
-        if (h < 0 || h % z_.stride_h != 0) continue;
-        h /= z_.stride_h;
-      }
-      if (h < 0 || h >= pass_.in_h) continue;
-      for (Index s = 0; s < z_.s; ++s) {
-        Index at = pass_.forward ? column * z_.stride_w - z_.pad_left + s * z_.dilation_w
-                                 : column + z_.pad_left - s * z_.dilation_w;
-        if (!pass_.forward) {
-          if (floor_div(at, z_.stride_w) * z_.stride_w != at) continue;
-          at = floor_div(at, z_.stride_w);
-        }
-        const Index first = at >= 0 ? 0 : ceil_div(-at, steps);
-        const Index end = std::min(count, floor_div(pass_.in_w - 1 - at, steps) + 1);
-        if (first >= end) continue;
-        taps[static_cast<std::size_t>(found++)] = {.in = (h * pass_.in_w + at) * kChannelBlock,
-                                                   .w = (r * z_.s + s) * pass_.tap_channels * width,
-                                                   .first = first,
-                                                   .end = end};
-      }
-    }
-    return found;
+      return 1;
+    });
   }
 
   const Nchw16cTiling& pass_;
@@ -333,6 +279,7 @@ class Nchw16cPass {
   const bool relu_;
   const float most_;
   float* const out_;
+  const TapFinder taps_;
 };
 
 }  // namespace

@@ -10,16 +10,14 @@
 #include "framework/parallel.h"
 #include "framework/simd/sum_chain.h"
 #include "layers/conv2d/problem.h"
+#include "layers/conv2d/shared/nchw16c/walk.h"
 #include "layers/conv2d/shared/nchw16c_tiles.h"
 #include "layers/conv2d/shared/weight_sums.h"
 
 namespace convscope::nchw16c {
 
-using Index = std::int64_t;
-
 inline constexpr Index kChunks = 16;        // least number for the threads, in backward_weight
 inline constexpr double kChunkFlops = 1e6;  // a smaller chunk costs more than it saves
-inline constexpr Index kMaxTaps = 1024;     // of a kernel
 inline constexpr Index kMaxTiles = 64;      // in a group
 inline constexpr Index kKeptFloats = 4096;
 
@@ -35,7 +33,7 @@ inline constexpr Index kKeptFloats = 4096;
 //             of 16 channels with AVX2 10 KiB.
 //   kept      the unfinished sums of a group of tiles; a quarter of L1. The rest holds the weights
 //             and `in` of two tiles: this one's and the next one's, which is prefetched.
-struct Nchw16cTiling {
+struct Nchw16cTiling : PassChunks {
   Nchw16cTiling(const Conv2dProblem& problem, Direction direction)
       : z(problem),
         forward(direction == Direction::forward),
@@ -53,6 +51,8 @@ struct Nchw16cTiling {
         out_w(forward ? z.q() : z.w),
         row_parts(forward ? 1 : z.stride_h),
         parts(forward ? 1 : z.stride_w) {
+    groups = z.groups;
+    images = z.n;
     if (flat) {  // pixels have no rows
       in_w = out_w = in_h * in_w;
       in_h = out_h = 1;
@@ -66,8 +66,8 @@ struct Nchw16cTiling {
     const bool narrow = lanes > 1 && 2 * line <= kernels.pixels && channels > 2 * lanes &&
                         padded % (4 * lanes) != 3 * lanes;  // no tile is three vectors wide
     widest = (narrow ? 4 : 2) * lanes;
-    blocks = ceil_div(padded, widest);
-    cut(kernels);
+    blocks = ceil_div(padded, widest);  // of a tile's channels
+    cut_chunks(kernels);
   }
 
   Index width_at(Index channel) const {
@@ -106,11 +106,8 @@ struct Nchw16cTiling {
   Index in_h, in_w, out_h, out_w;
   Index row_parts, parts;  // rows and columns of out, by residue
   // A row is a row of out, or a run of pixels if flat. A line is a part of a row.
-  Index lanes = 0, line = 0, rows = 0;
-  Index widest = 0, blocks = 0;  // channels of a tile; tiles of all channels
-  // Sizes of a chunk. `splits` chunks read the same pixels; each computes some channel blocks.
-  Index images_at_once = 1, rows_at_once = 1, splits = 1;
-  Index image_chunks = 1, row_chunks = 1;
+  Index lanes = 0, line = 0;
+  Index widest = 0;         // channels of a tile
   Index tiles_at_once = 1;  // in a group
 
  private:
@@ -120,7 +117,7 @@ struct Nchw16cTiling {
     return count;
   }
 
-  void cut(const Nchw16cKernels& kernels) {
+  void cut_chunks(const Nchw16cKernels& kernels) {
     const CacheSizes& caches = cache_sizes();
     // Floats of `in` that a row of out reads and the previous row did not. With a stride larger
     // than the kernel, some rows are never read. Every pixel of a row is loaded, because caches
@@ -130,27 +127,7 @@ struct Nchw16cTiling {
     const auto l2 = static_cast<Index>(caches.l2 / sizeof(float));
     const Index room = group_weights() > l2 / 4 ? l2 / 2 : l2 / 4;
     const Index fit = std::max<Index>(1, room / (depth * tap_channels * row_floats));
-    // To keep all threads busy, blocks of channels are divided first, then images and rows. The
-    // size of chunks does not change a sum, so it may depend on the number of threads.
-    const int threads = num_threads();
-    const auto worth = std::max<Index>(1, static_cast<Index>(z.nominal_flops() / kChunkFlops));
-    const Index wanted = std::min<Index>(threads == 1 ? 1 : std::max(8, 2 * threads), worth);
-    const Index pixels_wanted = ceil_div(wanted, blocks * z.groups);
-    rows_at_once = std::min(fit, rows);
-    images_at_once = std::clamp<Index>(fit / rows, 1, z.n);
-    if (images_at_once > 1) {
-      images_at_once = std::max<Index>(1, std::min(images_at_once, z.n / pixels_wanted));
-    }
-    images_at_once = ceil_div(z.n, ceil_div(z.n, images_at_once));
-    image_chunks = ceil_div(z.n, images_at_once);
-    if (images_at_once == 1 && z.n < pixels_wanted) {
-      rows_at_once = std::min(rows_at_once, ceil_div(rows, ceil_div(pixels_wanted, z.n)));
-    }
-    rows_at_once = ceil_div(rows, ceil_div(rows, rows_at_once));  // of nearly equal height
-    row_chunks = ceil_div(rows, rows_at_once);
-    const Index chunks = image_chunks * row_chunks * z.groups;
-    splits = std::clamp<Index>(ceil_div(wanted, chunks), 1, blocks);
-    splits = ceil_div(blocks, blocks / splits);
+    cut(fit, z.nominal_flops(), kChunkFlops);
     const Index chain = std::max<Index>(1, kSumChain / tap_channels);
     if (depth * taps > chain) {  // with one chain no tile waits for other tiles
       const Index tile = widest * (widest > 2 * lanes ? kernels.pixels / 2 : kernels.pixels);

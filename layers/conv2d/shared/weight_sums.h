@@ -10,9 +10,13 @@
 // only, so dw has the same bits with any number of threads.
 #pragma once
 
+#include <array>
+
 #include "framework/memory/memory.h"
+#include "framework/ops/gemm/gemm_kernels.h"
 #include "framework/parallel.h"
 #include "layers/conv2d/algorithm.h"
+#include "layers/conv2d/shared/tiles.h"
 
 namespace convscope {
 
@@ -77,6 +81,65 @@ class WeightSums {
   float* const sums_;
   float* const dw_;
   const bool accumulate_;
+};
+
+// What the sums of all algorithms do with a run of pixels of one image. Tiling is a WeightBlocks
+// with thread_floats(). The algorithms add which pixels are a run, and where its rows of x are.
+template <class Tiling>
+class WeightRuns {
+ public:
+  WeightRuns(const Tiling& plan, const Conv2dBackwardWeightArgs& args)
+      : plan_(plan),
+        z_(plan.z),
+        kernels_(tile_kernels.get()),
+        x_(static_cast<const float*>(args.x)),
+        dy_(static_cast<const float*>(args.dy)),
+        sums_(plan, args),
+        scratch_(static_cast<float*>(args.workspace) + plan.sums_floats()) {}
+
+ protected:
+  // Calls sum(slice, block, sums, scratch) as WeightSums::run(), with the scratch of the thread.
+  template <class Sum>
+  void run_slices(const Sum& sum) const {
+    sums_.run([&](std::int64_t slice, std::int64_t block, float* sums, int thread) {
+      sum(slice, block, sums, scratch_ + thread * plan_.thread_floats());
+    });
+  }
+
+  // Transposes dy of `pixels` pixels of image n, from pixel `first` on, to [pixels, width].
+  void dy_to_lanes(std::int64_t n, std::int64_t block, std::int64_t first, std::int64_t pixels,
+                   float* to) const {
+    const std::int64_t plane = z_.p() * z_.q();
+    channels_to_lanes(dy_ + (n * z_.k + plan_.first_kernel(block)) * plane + first, plane,
+                      plan_.kernel_count(block), pixels, plan_.width, to);
+  }
+
+  // Runs tiles for `rows` rows of x. place(x, sums) returns those of the next row.
+  template <class Place>
+  void run_tiles(WeightTile& tile, std::int64_t rows, const Place& place) const {
+    constexpr std::size_t kMaxRows = 16;  // of a tile, on any instruction set
+    const RowTiles tiles(rows, kernels_.rows);
+    std::array<const float*, kMaxRows> x;
+    std::array<float*, kMaxRows> sums;
+    tile.width = static_cast<int>(plan_.width);
+    tile.x = x.data();
+    tile.sums = sums.data();
+    for (std::int64_t t = 0; t < tiles.tiles; ++t) {
+      tile.taps = tiles.height(t);
+      for (std::size_t i = 0; i < static_cast<std::size_t>(tile.taps); ++i) place(x[i], sums[i]);
+      kernels_.weight_tile(tile);
+    }
+  }
+
+  const Tiling& plan_;
+  const Conv2dProblem& z_;
+  const TileKernels kernels_;
+  const float* const x_;
+  const float* const dy_;
+
+ private:
+  const WeightSums sums_;
+  float* const scratch_;
 };
 
 }  // namespace convscope

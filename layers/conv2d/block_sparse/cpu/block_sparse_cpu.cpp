@@ -43,9 +43,7 @@
 #include <utility>
 
 #include "framework/simd/sum_chain.h"
-#include "layers/conv2d/block_sparse/cpu/block_sparse_images.h"
-#include "layers/conv2d/block_sparse/cpu/block_sparse_index.h"
-#include "layers/conv2d/block_sparse/cpu/block_sparse_weights.h"
+#include "layers/conv2d/block_sparse/cpu/block_sparse_plan.h"
 #include "layers/conv2d/epilogue.h"
 
 namespace convscope {

@@ -2,8 +2,7 @@
 // block_sparse_index.cpp: sorts block-sparse weights into the order in which a kernel reads them,
 // with a counting sort by segment (a tap of a chunk or channel). Within a segment the channels are
 // in ascending order.
-#include "layers/conv2d/block_sparse/cpu/block_sparse_index.h"
-
+#include "layers/conv2d/block_sparse/cpu/block_sparse_plan.h"
 #include "layers/conv2d/shared/weight_sums.h"
 
 namespace convscope::block_sparse {

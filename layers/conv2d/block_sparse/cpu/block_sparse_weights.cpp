@@ -10,12 +10,10 @@
 // Numerics   A chain of kSumChain pixels is added to an entry's `sums`; after kSumChain chains
 //            `sums` is added to the entry's `totals` (framework/simd/sum_chain.h).
 // Read next  block_sparse_cpu.cpp; nchw16c_weights.cpp, the dense version
-#include "layers/conv2d/block_sparse/cpu/block_sparse_weights.h"
-
 #include <array>
 
 #include "framework/simd/sum_chain.h"
-#include "layers/conv2d/block_sparse/cpu/block_sparse_index.h"
+#include "layers/conv2d/block_sparse/cpu/block_sparse_plan.h"
 #include "layers/conv2d/shared/nchw16c_tiles.h"
 #include "layers/conv2d/shared/weight_sums.h"
 

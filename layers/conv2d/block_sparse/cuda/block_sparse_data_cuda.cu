@@ -52,8 +52,7 @@
 
 #include "framework/cuda/map.cuh"
 #include "framework/cuda/shared_float.cuh"
-#include "layers/conv2d/block_sparse/cuda/block_sparse_directions.h"
-#include "layers/conv2d/block_sparse/cuda/block_sparse_pixels.cuh"
+#include "layers/conv2d/block_sparse/cuda/block_sparse_lists.cuh"
 
 namespace convscope::block_sparse {
 namespace {

@@ -8,7 +8,7 @@
 // Textbook   for blocks of 16 kernels, (c,r,s) in list[block]:
 //              for n, p, q: dw[k..k+15,c,r,s] += dy[n,k..k+15,p,q] * x[n,c,..]
 // Method     The list of kept weights selects the columns of dw.
-//            1. One launch (block_sparse_lists_cuda.cu) makes lists as in the forward pass, but
+//            1. One launch (block_sparse_cuda.cu) makes lists as in the forward pass, but
 //               without values.
 //            2. The left operand of a tensor-core instruction is dy of sixteen output channels and
 //               eight pixels. The right operand is x at these pixels for eight entries, which the
@@ -42,8 +42,7 @@
 
 #include "framework/cuda/async_copy.cuh"
 #include "framework/cuda/map.cuh"
-#include "layers/conv2d/block_sparse/cuda/block_sparse_directions.h"
-#include "layers/conv2d/block_sparse/cuda/block_sparse_pixels.cuh"
+#include "layers/conv2d/block_sparse/cuda/block_sparse_lists.cuh"
 
 namespace convscope::block_sparse {
 namespace {
@@ -67,7 +66,7 @@ struct WeightSums {
 };
 
 // For a pixel of dy: its offset in x, and a mask of the taps that are inside x (Pixel in
-// block_sparse_pixels.cuh). All warps of a block read these values from shared memory.
+// block_sparse_lists.cuh). All warps of a block read these values from shared memory.
 template <class Taps>
 struct Place {
   int from;

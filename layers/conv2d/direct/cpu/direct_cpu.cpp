@@ -63,8 +63,6 @@ namespace {
 using namespace direct;
 using nchw16c_groups::is_small;
 
-constexpr int kMaxRows = 16;  // of a tile, on any instruction set
-
 // ---- weights -----------------------------------------------------------------------------------
 
 // The channels [k, k + count) of one tile, packed to `width` lanes.
@@ -300,45 +298,29 @@ void backward_data(const Conv2dBackwardDataArgs& args) {
 
 // ---- backward_weight ---------------------------------------------------------------------------
 
-class WeightGradient {
+class WeightGradient : WeightRuns<DirectWeightTiling> {
  public:
-  WeightGradient(const DirectWeightTiling& plan, const Conv2dBackwardWeightArgs& args)
-      : plan_(plan),
-        z_(plan.z),
-        kernels_(tile_kernels.get()),
-        x_(static_cast<const float*>(args.x)),
-        dy_(static_cast<const float*>(args.dy)),
-        sums_(plan, args),
-        scratch_(static_cast<float*>(args.workspace) + plan.sums_floats()) {}
+  using WeightRuns::WeightRuns;
 
   void run() const {
-    sums_.run([&](Index slice, Index block, float* sums, int thread) {
-      sum_slice(slice, block, sums, scratch_ + thread * plan_.thread_floats());
+    run_slices([&](Index slice, Index block, float* sums, float* panel) {
+      float* const dy = panel + plan_.panel_floats();  // [rows Q, width]
+      const Index g = block / plan_.blocks;
+      for (Index n = slice * z_.n / plan_.slices; n < (slice + 1) * z_.n / plan_.slices; ++n) {
+        for (Index p = 0; p < plan_.p; p += plan_.rows) {
+          const Index p_end = std::min(p + plan_.rows, plan_.p);
+          dy_to_lanes(n, block, p * plan_.q, (p_end - p) * plan_.q, dy);
+          for (Index c = 0; c < plan_.channels; c += plan_.channels_at_once) {
+            const Index channels = std::min(plan_.channels_at_once, plan_.channels - c);
+            sum_rows(n * z_.c + g * plan_.channels + c, channels, p, p_end, panel, dy,
+                     sums + c * plan_.taps * plan_.width);
+          }
+        }
+      }
     });
   }
 
  private:
-  void sum_slice(Index slice, Index block, float* sums, float* scratch) const {
-    const Index k = plan_.first_kernel(block);
-    const Index count = plan_.kernel_count(block);
-    float* const panel = scratch;
-    float* const dy = scratch + plan_.panel_floats();  // [rows Q, width]
-    const Index plane = plan_.p * plan_.q;
-    const Index g = block / plan_.blocks;
-    for (Index n = slice * z_.n / plan_.slices; n < (slice + 1) * z_.n / plan_.slices; ++n) {
-      for (Index p = 0; p < plan_.p; p += plan_.rows) {
-        const Index p_end = std::min(p + plan_.rows, plan_.p);
-        channels_to_lanes(dy_ + (n * z_.k + k) * plane + p * plan_.q, plane, count,
-                          (p_end - p) * plan_.q, plan_.width, dy);
-        for (Index c = 0; c < plan_.channels; c += plan_.channels_at_once) {
-          const Index channels = std::min(plan_.channels_at_once, plan_.channels - c);
-          sum_rows(n * z_.c + g * plan_.channels + c, channels, p, p_end, panel, dy,
-                   sums + c * plan_.taps * plan_.width);
-        }
-      }
-    }
-  }
-
   // Adds the products of `channels` planes of x; `plane` is the first of them.
   void sum_rows(Index plane, Index channels, Index p_begin, Index p_end, float* panel,
                 const float* dy, float* sums) const {
@@ -363,7 +345,6 @@ class WeightGradient {
       kernels_.copy(copy, from, panel);
       from = panel;
     }
-    const RowTiles tiles(channels * z_.s, kernels_.rows);
     for (Index r = 0; r < z_.r; ++r) {
       // Rows p whose tap r is inside the image.
       const Index up = z_.pad_top - r * z_.dilation_h;
@@ -371,41 +352,23 @@ class WeightGradient {
       const Index end = std::min(p_end, floor_div(z_.h - 1 + up, z_.stride_h) + 1);
       if (p >= end) continue;
       WeightTile tile;
-      tile.width = static_cast<int>(plan_.width);
       tile.rows = end - p;
       tile.columns = plan_.q;
       tile.x_row = z_.stride_h * row_step;
       tile.x_step = z_.stride_w;
       tile.dy = dy + (p - p_begin) * plan_.q * plan_.width;
       const float* const rows = from + (p * z_.stride_h - up - first) * row_step;
-      Index c = 0;
-      Index s = 0;
-      for (Index t = 0; t < tiles.tiles; ++t) {
-        std::array<const float*, kMaxRows> pixels;
-        std::array<float*, kMaxRows> to;
-        tile.taps = tiles.height(t);
-        for (std::size_t i = 0; i < static_cast<std::size_t>(tile.taps); ++i) {
-          pixels[i] = rows + c * channel_step + s * z_.dilation_w;
-          to[i] = sums + ((c * z_.r + r) * z_.s + s) * plan_.width;
-          if (++s == z_.s) {
-            s = 0;
-            ++c;
-          }
+      Index c = 0, s = 0;
+      run_tiles(tile, channels * z_.s, [&](const float*& x, float*& to) {
+        x = rows + c * channel_step + s * z_.dilation_w;
+        to = sums + ((c * z_.r + r) * z_.s + s) * plan_.width;
+        if (++s == z_.s) {
+          s = 0;
+          ++c;
         }
-        tile.x = pixels.data();
-        tile.sums = to.data();
-        kernels_.weight_tile(tile);
-      }
+      });
     }
   }
-
-  const DirectWeightTiling& plan_;
-  const Conv2dProblem& z_;
-  const TileKernels kernels_;
-  const float* const x_;
-  const float* const dy_;
-  const WeightSums sums_;
-  float* const scratch_;
 };
 
 void backward_weight(const Conv2dBackwardWeightArgs& args) {

@@ -43,8 +43,7 @@
 #include "framework/machine/peaks.h"
 #include "framework/memory/memory.h"
 #include "layers/conv2d/algorithm.h"
-#include "layers/conv2d/fft/cuda/fft_depthwise.h"
-#include "layers/conv2d/fft/cuda/fft_spans.cuh"
+#include "layers/conv2d/fft/cuda/fft_passes.cuh"
 #include "layers/conv2d/shared/cuda/device_time.cuh"
 
 namespace convscope {

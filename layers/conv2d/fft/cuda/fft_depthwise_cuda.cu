@@ -34,8 +34,7 @@
 #include <cmath>
 
 #include "framework/machine/peaks.h"
-#include "layers/conv2d/fft/cuda/fft_depthwise.h"
-#include "layers/conv2d/fft/cuda/fft_spans.cuh"
+#include "layers/conv2d/fft/cuda/fft_passes.cuh"
 
 namespace convscope::fft {
 

@@ -62,7 +62,6 @@ constexpr Index kSlices = 8;
 constexpr double kChunkFlops = 1e6;
 constexpr Index kMaxPanels = 8;
 constexpr Index kMaxPixels = kMaxPanels * 32;  // no instruction set has wider panels
-constexpr int kMaxRows = 16;                   // maximum rows of a tile on any instruction set
 
 bool strided(const Conv2dProblem& z) { return z.stride_h != 1 || z.stride_w != 1; }
 
@@ -364,74 +363,37 @@ struct Gemm1x1WeightTiling : WeightBlocks {
   Index runs_of_row = 1, runs = 1;  // runs of an image
 };
 
-class WeightGradient {
+class WeightGradient : WeightRuns<Gemm1x1WeightTiling> {
  public:
-  WeightGradient(const Gemm1x1WeightTiling& plan, const Conv2dBackwardWeightArgs& args)
-      : plan_(plan),
-        z_(plan.z),
-        kernels_(tile_kernels.get()),
-        x_(static_cast<const float*>(args.x)),
-        dy_(static_cast<const float*>(args.dy)),
-        sums_(plan, args),
-        scratch_(static_cast<float*>(args.workspace) + plan.sums_floats()) {}
+  using WeightRuns::WeightRuns;
 
   void run() const {
-    sums_.run([&](Index slice, Index block, float* sums, int thread) {
-      sum_slice(slice, block, sums, scratch_ + thread * plan_.thread_floats());
+    run_slices([&](Index slice, Index block, float* sums, float* dy) {
+      const Index g = block / plan_.blocks, runs = z_.n * plan_.runs;
+      const Index end = (slice + 1) * runs / plan_.slices;
+      for (Index run = slice * runs / plan_.slices; run < end; ++run) {
+        const Index n = run / plan_.runs;
+        const Index p = run % plan_.runs / plan_.runs_of_row * plan_.rows_at_once;
+        const Index q = run % plan_.runs_of_row * plan_.columns_at_once;
+        WeightTile tile;
+        tile.rows = std::min(plan_.rows_at_once, plan_.rows - p);
+        tile.columns = std::min(plan_.columns_at_once, plan_.columns - q);
+        tile.x_row = z_.stride_h * z_.w;
+        tile.x_step = z_.stride_w;
+        tile.dy = dy;
+        dy_to_lanes(n, block, p * plan_.columns + q, tile.rows * tile.columns, dy);
+        const float* x =
+            x_ + (n * z_.c + g * plan_.channels) * z_.h * z_.w + p * tile.x_row + q * z_.stride_w;
+        float* to = sums;
+        run_tiles(tile, plan_.channels, [&](const float*& row, float*& row_sums) {
+          row = x;
+          row_sums = to;
+          x += z_.h * z_.w;
+          to += plan_.width;
+        });
+      }
     });
   }
-
- private:
-  void sum_slice(Index slice, Index block, float* sums, float* dy) const {
-    const Index k = plan_.first_kernel(block);
-    const Index count = plan_.kernel_count(block);
-    const Index plane = plan_.rows * plan_.columns;
-    const Index g = block / plan_.blocks;
-    const Index runs = z_.n * plan_.runs;
-    const Index end = (slice + 1) * runs / plan_.slices;
-    for (Index run = slice * runs / plan_.slices; run < end; ++run) {
-      const Index n = run / plan_.runs;
-      const Index p = run % plan_.runs / plan_.runs_of_row * plan_.rows_at_once;
-      const Index q = run % plan_.runs_of_row * plan_.columns_at_once;
-      WeightTile tile;
-      tile.width = static_cast<int>(plan_.width);
-      tile.rows = std::min(plan_.rows_at_once, plan_.rows - p);
-      tile.columns = std::min(plan_.columns_at_once, plan_.columns - q);
-      tile.x_row = z_.stride_h * z_.w;
-      tile.x_step = z_.stride_w;
-      tile.dy = dy;
-      channels_to_lanes(dy_ + (n * z_.k + k) * plane + p * plan_.columns + q, plane, count,
-                        tile.rows * tile.columns, plan_.width, dy);
-      const float* const image = x_ + (n * z_.c + g * plan_.channels) * z_.h * z_.w;
-      sum_run(tile, image + p * tile.x_row + q * z_.stride_w, sums);
-    }
-  }
-
-  // Adds the products of one run of pixels, for all channels of x.
-  void sum_run(WeightTile& tile, const float* x, float* sums) const {
-    const RowTiles tiles(plan_.channels, kernels_.rows);
-    std::array<const float*, kMaxRows> pixels;
-    std::array<float*, kMaxRows> to;
-    tile.x = pixels.data();
-    tile.sums = to.data();
-    Index c = 0;
-    for (Index t = 0; t < tiles.tiles; ++t) {
-      tile.taps = tiles.height(t);
-      for (std::size_t i = 0; i < static_cast<std::size_t>(tile.taps); ++i, ++c) {
-        pixels[i] = x + c * z_.h * z_.w;
-        to[i] = sums + c * plan_.width;
-      }
-      kernels_.weight_tile(tile);
-    }
-  }
-
-  const Gemm1x1WeightTiling& plan_;
-  const Conv2dProblem& z_;
-  const TileKernels kernels_;
-  const float* const x_;
-  const float* const dy_;
-  const WeightSums sums_;
-  float* const scratch_;
 };
 
 void backward_weight(const Conv2dBackwardWeightArgs& args) {

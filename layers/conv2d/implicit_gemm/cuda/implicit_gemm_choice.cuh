@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // implicit_gemm_choice.cuh: the sizes of one call of implicit_gemm, and its choice of a compiled
 // tile and of a number of reduction parts: the pair with the lowest estimated time.
-// Read next  implicit_gemm_instances.cuh; implicit_gemm_cuda.cu
+// Read next  implicit_gemm_tiles.cuh; implicit_gemm_cuda.cu
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 #include <span>
 
 #include "layers/conv2d/algorithm.h"
-#include "layers/conv2d/implicit_gemm/cuda/implicit_gemm_instances.cuh"
+#include "layers/conv2d/implicit_gemm/cuda/implicit_gemm_tiles.cuh"
 
 namespace convscope::implicit_gemm {
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // implicit_gemm_f32_cuda.cu: compiled kernels for f32 through three fp16 products.
 // Read next  implicit_gemm_tiles.cuh
-#include "layers/conv2d/implicit_gemm/cuda/implicit_gemm_instances.cuh"
+#include "layers/conv2d/implicit_gemm/cuda/implicit_gemm_tiles.cuh"
 
 namespace convscope::implicit_gemm {
 

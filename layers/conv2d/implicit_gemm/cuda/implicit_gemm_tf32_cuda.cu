@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // implicit_gemm_tf32_cuda.cu: compiled kernels for tf32: f32 outside, one fp16 product.
 // Read next  implicit_gemm_tiles.cuh
-#include "layers/conv2d/implicit_gemm/cuda/implicit_gemm_instances.cuh"
+#include "layers/conv2d/implicit_gemm/cuda/implicit_gemm_tiles.cuh"
 
 namespace convscope::implicit_gemm {
 

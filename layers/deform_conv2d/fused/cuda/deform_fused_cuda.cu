@@ -14,7 +14,7 @@
 //                     pixels of a later step. Meanwhile the tensor cores multiply the previous step
 //            dw       the same samples are the columns, and the pixels are the K dimension. The K
 //                     dimension is cut into parts, whose results are added in order
-//            dx       lists say which samples are around a pixel of x (deform_lists.cuh). So dx is
+//            dx       lists say which samples are around a pixel of x (deform_passes.cuh). So dx is
 //                     a product like y, whose rows are sums over lists, and one thread owns each
 //                     element. `fused_atomic` uses atomic additions instead
 //            places   doffset, dmask: a thread block computes a tile of w^T dy for one tap. While
@@ -54,10 +54,51 @@
 #include "framework/machine/peaks.h"
 #include "layers/deform_conv2d/algorithm.h"
 #include "layers/deform_conv2d/fused/cuda/deform_passes.cuh"
-#include "layers/deform_conv2d/fused/cuda/deform_plan.cuh"
 
 namespace convscope {
 namespace deform_cuda {
+
+// ---- compiled kernels --------------------------------------------------------------------------
+// f32 by three products of fp16; f16, also f32 as TF32; bf16 with the times measured for f16.
+
+std::span<const Instance> f32_instances() {
+  static const Instance kInstances[] = {
+      Kernels<Tile<ByF32, 4, 1, 64, 2, 1>>().y({2.5, 4}).dx({2.8, 4}).dw({2.65, 4}).instance,
+      Kernels<Tile<ByF32, 2, 1, 64, 3, 1>>()
+          .y({1.7, 3})
+          .dx({2.6, 3})
+          .dw({1.85, 3})
+          .places()
+          .instance,
+      Kernels<Tile<ByF32, 1, 1, 64, 2, 2>>().y({1.4, 3}).dx({4.1, 3}).dw({1.45, 3}).instance,
+  };
+  return kInstances;
+}
+
+namespace {
+
+template <class By>
+std::span<const Instance> half_instances() {
+  static const Instance kInstances[] = {
+      Kernels<Tile<By, 4, 1, 64, 2, 1, 2>>().y({2.2, 5}).dw({2.3, 4}).instance,
+      Kernels<Tile<By, 4, 1, 64, 4, 1>>().dx({1.57, 4}).instance,
+      Kernels<Tile<By, 4, 1, 128, 3, 1>>().y({2.36, 5}).instance,
+      Kernels<Tile<By, 2, 1, 64, 3, 2>>()
+          .y({0.95, 3})
+          .dx({1.8, 3})
+          .dw({0.95, 3})
+          .places()
+          .instance,
+      Kernels<Tile<By, 1, 1, 64, 2, 3>>().y({0.96, 3}).dx({3.2, 3}).dw({1.1, 3}).instance,
+  };
+  return kInstances;
+}
+
+}  // namespace
+
+std::span<const Instance> f16_instances() { return half_instances<ByF16>(); }
+std::span<const Instance> bf16_instances() { return half_instances<ByBF16>(); }
+
 namespace {
 
 // ---- passes ------------------------------------------------------------------------------------
@@ -460,8 +501,7 @@ void backward_weight(const DeformConv2dBackwardWeightArgs& args) {
   });
 }
 
-// ---- algorithms
-// -------------------------------------------------------------------------------------
+// ---- algorithms --------------------------------------------------------------------------------
 
 Support supports(const Problem& z, Direction direction) {
   if (z.dtype != DType::f32 && z.dtype != DType::f16 && z.dtype != DType::bf16) {

@@ -1,13 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // deform_passes.cuh: the kernels before and after the matrix products of deform_fused_cuda.cu. They
 // find the largest magnitudes, pack images and weights into pieces, build the lists for dx, and add
-// up partial results.
+// up partial results. The last part chooses a tile and lays out the workspace.
 // Read next  deform_cuda_plan.h; deform_tiles.cuh
 #pragma once
 
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
+#include <limits>
 
+#include "framework/memory/memory.h"
 #include "layers/deform_conv2d/fused/cuda/deform_sampler.cuh"
+#include "layers/deform_conv2d/fused/cuda/deform_tiles.cuh"
 
 namespace convscope::deform_cuda {
 
@@ -249,5 +254,425 @@ __global__ __launch_bounds__(kThreads) void sum_columns_kernel(
     to = from_float<Out>(accumulate ? to_float(to) + sum : sum);
   }
 }
+
+// ---- lists of the samples that read each pixel of x ---------------------------------------------
+// The lists turn the scatter to dx into a gather, so one thread owns each element of dx and no
+// addition is atomic.
+//
+//   sampling    y[m] += w_tap sample, a weighted sum of the four pixels around a place
+//   dx          dx[h] = sum over taps of w_tap^T (sum over the samples around h of dy[m] weight)
+//
+// A cell is the square between four pixels, or between fewer pixels at the border. There are (H +
+// 1) x (W + 1) cells. Each tap has a list for each cell, with the samples in this cell in the order
+// of m, so that two runs give the same bits. A pixel reads the lists of the four cells around it;
+// where H W = P Q these lists have about four samples in total.
+//
+// Steps       count    how long each list is                         integers, atomic
+//             scan     where it begins                               [O R S][N][H + 1][W + 1] + 1
+//             fill     its samples, in any order                     atomic places
+//             order    each sample finds its rank in its list, and writes its entry there
+// Memory      16 bytes for each sample and 4 bytes for each list; 8 more bytes while the lists are
+//             made. These are about 20 bytes for each (tap, m). The columns of the textbook method
+//             take 4 C bytes for each (tap, m)
+
+struct Lists {
+  Places places;
+  DeformShape sizes;
+  int* begin = nullptr;      // [lists]: first counts, then list starts; the last list is empty
+  int* place = nullptr;      // [lists]: the position of the next entry
+  int* unordered = nullptr;  // [samples]
+  Entry* entries = nullptr;  // [samples]
+  int* sums = nullptr;       // of blocks of the scan
+  unsigned* most = nullptr;  // the longest list
+  std::int64_t lists = 0;    // multiple of 4, with at least one more than there are cells
+};
+
+inline constexpr int kScanItems = 16;  // of a thread
+inline constexpr int kScanBlock = kScanItems * static_cast<int>(kThreads);
+
+// Calls visit(list, place, factor, m) for all samples that read x. Grid: x counts pixels of y, y
+// counts keys (pairs of an offset group and a tap).
+template <class Half, class Visit>
+__device__ inline void for_each_sample(const Lists& z, const Visit& visit) {
+  const DeformShape& s = z.sizes;
+  const auto key = static_cast<int>(blockIdx.y);
+  const int tap = key % s.taps;
+  const int step = static_cast<int>(global_threads());
+  for (auto m = static_cast<int>(global_thread()); m < s.out_pixels(); m += step) {
+    const OutPixel pixel = out_pixel(s, m);
+    const Offset offset = read_offset<Half>(z.places, s, pixel, key);
+    const Place place = place_of(s, pixel, tap, offset);
+    if (place.inside()) {
+      const std::int64_t row =
+          (static_cast<std::int64_t>(key) * s.images + pixel.image) * (s.in_h + 1) + place.h + 1;
+      visit(row * (s.in_w + 1) + place.w + 1, place, offset.factor, m);
+    }
+    if (m > s.out_pixels() - step) break;  // no overflow of m
+  }
+}
+
+template <class Half>
+__global__ __launch_bounds__(kThreads) void count_samples_kernel(const __grid_constant__ Lists z) {
+  for_each_sample<Half>(
+      z, [&](std::int64_t list, const Place&, float, int) { atomicAdd(z.begin + list, 1); });
+}
+
+template <class Half>
+__global__ __launch_bounds__(kThreads) void fill_lists_kernel(const __grid_constant__ Lists z) {
+  for_each_sample<Half>(z, [&](std::int64_t list, const Place&, float, int m) {
+    z.unordered[atomicAdd(z.place + list, 1)] = m;
+  });
+}
+
+template <class Half>
+__global__ __launch_bounds__(kThreads) void order_lists_kernel(const __grid_constant__ Lists z) {
+  for_each_sample<Half>(z, [&](std::int64_t list, const Place& place, float factor, int m) {
+    const int begin = z.begin[list];
+    const int end = z.begin[list + 1];
+    int rank = begin;
+    for (int i = begin; i < end; ++i) rank += z.unordered[i] < m ? 1 : 0;
+    z.entries[rank] = {m, place.down, place.right, factor};
+  });
+}
+
+// Loads the counts of this thread in a block of the scan; returns the sum of these counts.
+__device__ inline int scan_items(const Lists& z, std::int64_t first, int (&items)[kScanItems]) {
+  int sum = 0;
+#pragma unroll
+  for (int i = 0; i < kScanItems; i += 4) {  // the memory of counts is a multiple of 4
+    const int4 four = first + i < z.lists ? *reinterpret_cast<const int4*>(z.begin + first + i)
+                                          : make_int4(0, 0, 0, 0);
+    items[i] = four.x;
+    items[i + 1] = four.y;
+    items[i + 2] = four.z;
+    items[i + 3] = four.w;
+    sum += four.x + four.y + four.z + four.w;
+  }
+  return sum;
+}
+
+// Returns the sum over the threads before this one. `all` receives the sum over the thread block.
+__device__ inline int sum_before(int own, int* scratch, int& all) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const int warp = static_cast<int>(threadIdx.x) / 32;
+  int sum = own;
+  for (int offset = 1; offset < 32; offset *= 2) {
+    const int other = __shfl_up_sync(kAllLanes, sum, static_cast<unsigned>(offset));
+    if (lane >= offset) sum += other;
+  }
+  __syncthreads();
+  if (lane == 31) scratch[warp] = sum;
+  __syncthreads();
+  int before = 0;
+  all = 0;
+  for (int i = 0; i < static_cast<int>(blockDim.x) / 32; ++i) {
+    if (i < warp) before += scratch[i];
+    all += scratch[i];
+  }
+  return before + sum - own;
+}
+
+static __global__ __launch_bounds__(kThreads) void sum_counts_kernel(
+    const __grid_constant__ Lists z) {
+  __shared__ int scratch[32];
+  int items[kScanItems];
+  const int own = scan_items(
+      z, static_cast<std::int64_t>(blockIdx.x) * kScanBlock + threadIdx.x * kScanItems, items);
+  int most = 0;
+#pragma unroll
+  for (const int item : items) most = max(most, item);
+  for (int offset = 16; offset > 0; offset /= 2) {
+    most = max(most, __shfl_xor_sync(kAllLanes, most, offset));
+  }
+  if (threadIdx.x % 32 == 0) atomicMax(z.most, static_cast<unsigned>(most));
+  int all = 0;
+  sum_before(own, scratch, all);
+  if (threadIdx.x == 0) z.sums[blockIdx.x] = all;
+}
+
+// One thread block converts the sums of all scan blocks to the positions where these blocks begin.
+static __global__ __launch_bounds__(kThreads) void scan_sums_kernel(const __grid_constant__ Lists z,
+                                                                    int blocks) {
+  __shared__ int scratch[32];
+  int begin = 0;
+  for (int first = 0; first < blocks; first += static_cast<int>(kThreads)) {
+    const int i = first + static_cast<int>(threadIdx.x);
+    const int own = i < blocks ? z.sums[i] : 0;
+    int all = 0;
+    const int before = sum_before(own, scratch, all);
+    if (i < blocks) z.sums[i] = begin + before;
+    begin += all;
+  }
+}
+
+static __global__ __launch_bounds__(kThreads) void begin_lists_kernel(
+    const __grid_constant__ Lists z) {
+  __shared__ int scratch[32];
+  int items[kScanItems];
+  const std::int64_t first =
+      static_cast<std::int64_t>(blockIdx.x) * kScanBlock + threadIdx.x * kScanItems;
+  const int own = scan_items(z, first, items);
+  int all = 0;
+  int at = z.sums[blockIdx.x] + sum_before(own, scratch, all);
+#pragma unroll
+  for (int i = 0; i < kScanItems; i += 4) {
+    if (first + i >= z.lists) return;
+    int four[4];
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      four[j] = at;
+      at += items[i + j];
+    }
+    const int4 out = make_int4(four[0], four[1], four[2], four[3]);
+    *reinterpret_cast<int4*>(z.begin + first + i) = out;
+    *reinterpret_cast<int4*>(z.place + first + i) = out;
+  }
+}
+
+// ---- the choice of a tile, and the layout of the workspace --------------------------------------
+
+using Problem = DeformConv2dProblem;
+
+inline constexpr double kLaunchUs = 2;        // of one more pass
+inline constexpr double kBytesPerUs = 2.5e6;  // of the passes
+inline constexpr int kFewestStages = 4;       // of one part
+inline constexpr int kMaxParts = 256;
+inline constexpr double kMaxPartBytes = 256e6;
+
+// ---- tiling ------------------------------------------------------------------------------------
+
+enum class Product { y, dx, dw };
+
+// Chooses the kernels and the number of parts with the lowest estimated time.
+class DeformCudaTiling {
+ public:
+  DeformCudaTiling(const Problem& problem, Product product) : z(problem), s(problem) {
+    const bool f32 = z.dtype == DType::f32;
+    planes = f32 && z.math == MathMode::f32 ? 2 : 1;
+    instances = z.dtype == DType::bf16 ? bf16_instances()
+                : planes == 2          ? f32_instances()
+                                       : f16_instances();
+    switch (product) {
+      case Product::y:
+        rows = s.k;
+        blocks = s.groups;
+        pixels = s.out_pixels();
+        out_count = z.y_shape().numel();
+        steps = s.forward_depth() / kStepPieces;
+        break;
+      case Product::dx:
+        rows = s.run;
+        blocks = s.runs();
+        pixels = s.in_pixels();
+        out_count = z.x_shape().numel();
+        steps = s.backward_depth() / kStepPieces;
+        break;
+      case Product::dw:
+        rows = s.k;
+        blocks = s.groups;
+        pixels = columns() * kPieceNumbers;
+        out_count = std::int64_t{s.groups} * s.k * pixels;
+        steps = ceil_div(s.out_pixels(), kTileDepth);
+        break;
+    }
+    for (const Instance& candidate : instances) {
+      if (product == Product::y    ? candidate.y == nullptr
+          : product == Product::dx ? candidate.dx == nullptr
+                                   : candidate.dw == nullptr) {
+        continue;
+      }
+      if (candidate.sampled_bytes >
+          static_cast<std::size_t>(cuda_device_facts().shared_bytes_per_block)) {
+        continue;
+      }
+      consider(candidate, product);
+    }
+  }
+
+  int columns() const { return s.forward_depth(); }  // pieces, of dw
+  int row_tiles() const { return ceil_div(rows, instance->rows); }
+
+  const Problem& z;
+  DeformShape s;
+  int planes = 1;
+  std::span<const Instance> instances;
+  int rows = 0, blocks = 1, pixels = 0, steps = 0;
+  std::int64_t out_count = 0;  // elements of a part
+
+  const Instance* instance = nullptr;
+  int splits = 1;
+  double us = std::numeric_limits<double>::infinity();  // estimated
+
+ private:
+  void consider(const Instance& candidate, Product product) {
+    const TileTime time_of = product == Product::y    ? candidate.y_us
+                             : product == Product::dx ? candidate.dx_us
+                                                      : candidate.dw_us;
+    const int processors = cuda_device_facts().multiprocessors;
+    const double tiles = static_cast<double>(ceil_div(rows, candidate.rows)) *
+                         ceil_div(pixels, candidate.columns) * blocks;
+    const int stages = ceil_div(steps, candidate.deep);
+    for (int parts = 1; parts <= kMaxParts; parts += 1 + parts / 8) {
+      const double part_bytes = 4.0 * static_cast<double>(out_count) * parts;
+      if (parts > 1 && (stages < parts * kFewestStages || part_bytes > kMaxPartBytes)) break;
+      const double each = std::ceil(static_cast<double>(stages) / parts) * time_of.stage;
+      const double at_once = processors * static_cast<double>(candidate.blocks);
+      const double waves = std::floor(tiles * parts / at_once);
+      const double rest = tiles * parts - waves * at_once;
+      double time = waves * (time_of.around + candidate.blocks * each);
+      if (rest > 0) time += time_of.around + std::ceil(rest / processors) * each;
+      if (product == Product::dw || parts > 1) time += kLaunchUs + 2 * part_bytes / kBytesPerUs;
+      if (time < us) {
+        us = time;
+        instance = &candidate;
+        splits = parts;
+      }
+    }
+  }
+};
+
+// Returns whether f32 is multiplied as one fp16 plane, which needs a scale.
+inline bool is_tf32(const Problem& z) { return z.dtype == DType::f32 && z.math == MathMode::tf32; }
+
+// ---- memory ------------------------------------------------------------------------------------
+
+// Cuts a block of memory into arrays. Without memory the object only counts the bytes.
+class Pieces {
+ public:
+  explicit Pieces(const void* memory) : memory_(const_cast<void*>(memory)) {}
+  template <class T>
+  T* take(std::int64_t count) {
+    auto* const out = memory_ == nullptr
+                          ? nullptr
+                          : reinterpret_cast<T*>(static_cast<std::byte*>(memory_) + used);
+    used += ScratchArena::round_up(static_cast<std::size_t>(count) * sizeof(T));
+    return out;
+  }
+  std::size_t used = 0;
+
+ private:
+  void* memory_;
+};
+
+// Prepared weights as one or two 16-bit planes in the order of the K dimension, and the largest
+// magnitude of the weights.
+struct PreparedLayout {
+  PreparedLayout(const Problem& z, Direction direction, const void* memory) {
+    const DeformShape s(z);
+    const bool forward = direction == Direction::forward;
+    rows = round_up(forward ? s.k : s.run, kWeightTileRows);
+    blocks = forward ? s.groups : s.runs();
+    pieces = forward ? s.group_pieces() : s.out_pieces;
+    depth = forward ? s.forward_depth() : s.backward_depth();
+    planes = z.dtype == DType::f32 && z.math == MathMode::f32 ? 2 : 1;
+    Pieces block(memory);
+    if (z.dtype == DType::f32) largest = block.take<unsigned>(4);
+    plane = std::int64_t{blocks} * rows * depth;
+    weights = block.take<uint4>(planes * plane);
+    bytes = block.used;
+  }
+  int rows = 0, blocks = 1, pieces = 0, depth = 0, planes = 1;
+  std::int64_t plane = 0;
+  unsigned* largest = nullptr;
+  uint4* weights = nullptr;
+  std::size_t bytes = 0;
+};
+
+enum Word { kOfX, kOfDy, kOfMask, kLongestList, kWords };
+
+inline std::int64_t row_numbers(const Problem& z) {  // 16-byte words in a packed piece
+  return z.dtype == DType::f32 && z.math == MathMode::f32 ? 2 : 1;
+}
+
+// Packed pixels with one pixel of zeros after them.
+struct Rows {
+  Rows() = default;
+  Rows(Pieces& block, const Problem& z, int pixels, int pieces) {
+    pixel_pieces = std::int64_t{pieces} * row_numbers(z);
+    zeros_at = pixel_pieces * pixels;
+    at = block.take<uint4>(zeros_at + pixel_pieces);
+  }
+  uint4* at = nullptr;
+  std::int64_t pixel_pieces = 0, zeros_at = 0;  // in pieces of 16 bytes
+};
+
+struct ForwardLayout {
+  ForwardLayout(const DeformCudaTiling& plan, const void* memory) {
+    Pieces block(memory);
+    x_rows = Rows(block, plan.z, plan.s.in_pixels(), plan.s.x_pieces());
+    words = block.take<unsigned>(kWords);  // after the zeros: cleared with them
+    if (plan.splits > 1) parts = block.take<float>(plan.splits * plan.out_count);
+    bytes = block.used;
+  }
+  Rows x_rows;
+  unsigned* words = nullptr;
+  float* parts = nullptr;
+  std::size_t bytes = 0;
+};
+
+struct WeightLayout {
+  WeightLayout(const DeformCudaTiling& plan, const void* memory) {
+    const DeformShape& s = plan.s;
+    Pieces block(memory);
+    x_rows = Rows(block, plan.z, s.in_pixels(), s.x_pieces());
+    words = block.take<unsigned>(kWords);
+    plane = std::int64_t{s.out_pixels()} * s.y_pieces();
+    errors = block.take<uint4>(plane * plan.planes);
+    parts = block.take<float>(plan.splits * plan.out_count);
+    bytes = block.used;
+  }
+  Rows x_rows;
+  unsigned* words = nullptr;
+  uint4* errors = nullptr;
+  std::int64_t plane = 0;
+  float* parts = nullptr;
+  std::size_t bytes = 0;
+};
+
+// If `atomic` is set, dx is summed by atomic additions to packed f32 pixels, without lists.
+struct DataLayout {
+  DataLayout(const DeformCudaTiling& plan, bool atomic, const void* memory) {
+    const DeformShape& s = plan.s;
+    Pieces block(memory);
+    words = block.take<unsigned>(kWords);
+    x_rows = Rows(block, plan.z, s.in_pixels(), s.x_pieces());
+    plane = std::int64_t{s.out_pixels()} * s.y_pieces();
+    if (atomic) {
+      dx_rows = block.take<float>(std::int64_t{s.in_pixels()} * s.x_pieces() * kPieceNumbers);
+      errors = block.take<uint4>(plane * plan.planes);
+      bytes = block.used;
+      return;
+    }
+    count = round_up(std::int64_t{s.keys()} * s.cells() + 1, std::int64_t{4});
+    const std::int64_t samples = std::int64_t{s.keys()} * s.out_pixels();
+    begin = block.take<int>(count);
+    entries = block.take<Entry>(samples);
+    sums = block.take<int>(ceil_div(count, kScanBlock));
+    // The temporary memory for building the lists is reused for packed dy.
+    Pieces first(memory == nullptr ? nullptr : static_cast<const std::byte*>(memory) + block.used);
+    place = first.take<int>(count);
+    unordered = first.take<int>(samples);
+    Pieces then(memory == nullptr ? nullptr : static_cast<const std::byte*>(memory) + block.used);
+    if (plan.planes == 2) errors = then.take<uint4>(plane * 2);
+    dy_rows = Rows(then, plan.z, s.out_pixels(), s.y_pieces());
+    if (plan.planes == 1) errors = dy_rows.at;
+    if (plan.splits > 1) parts = then.take<float>(plan.splits * plan.out_count);
+    bytes = block.used + std::max(first.used, then.used);
+  }
+  unsigned* words = nullptr;
+  Rows x_rows;
+  uint4* errors = nullptr;  // dy in 16 bits
+  Rows dy_rows;             // dy as the lists read it
+  std::int64_t plane = 0;
+  float* dx_rows = nullptr;
+  int* begin = nullptr;
+  Entry* entries = nullptr;
+  int* sums = nullptr;
+  int* place = nullptr;
+  int* unordered = nullptr;
+  std::int64_t count = 0;  // of lists
+  float* parts = nullptr;
+  std::size_t bytes = 0;
+};
 
 }  // namespace convscope::deform_cuda

@@ -5,19 +5,307 @@
 //   forward, dw   a row of the K dimension is a sample of x: four corners, weighted by the place
 //                 (problem.h)
 //   dx            a row is the gradient for a pixel of x through one tap: the pixels of dy whose
-//                 samples are around the pixel of x (deform_lists.cuh)
+//                 samples are around the pixel of x (deform_passes.cuh)
 //
 // A sampler runs one or two steps ahead. It multiplies pixels that it has loaded, and before the
 // next barrier it issues the loads of a later step, so that the tensor cores do not wait for the
 // caches. Its constructor begins with a barrier of the block.
-// Read next  deform_places.cuh; deform_lists.cuh
+// Read next  deform_cuda_plan.h; deform_passes.cuh
 #pragma once
 
 #include <cstdint>
 
-#include "layers/deform_conv2d/fused/cuda/deform_places.cuh"
+#include "layers/conv2d/shared/cuda/half_steps.cuh"
+#include "layers/deform_conv2d/fused/cuda/deform_cuda_plan.h"
 
 namespace convscope::deform_cuda {
+
+using half_tiles::power_of_two;
+
+// ---- eight channels of a pixel -----------------------------------------------------------------
+
+// The operands of each problem type. Row is the type of the packed pixels in memory.
+struct ByF32 {  // f32 by three products of fp16
+  using Row = float;
+  using Half = Float16;
+  static constexpr int kTerms = 3;
+};
+struct ByF16 {  // f16; also TF32, as fp16 (which has TF32's 10 bits) scaled by a power of two
+  using Row = Float16;
+  using Half = Float16;
+  static constexpr int kTerms = 1;
+};
+struct ByBF16 {
+  using Row = BFloat16;
+  using Half = BFloat16;
+  static constexpr int kTerms = 1;
+};
+
+template <class Row>
+struct RowPiece {  // fp16 or bf16
+  uint4 words = {};
+};
+template <>
+struct RowPiece<float> {
+  float4 first = {}, second = {};
+};
+
+// Piece `index` of packed pixels.
+template <class Row>
+__device__ inline RowPiece<Row> read_piece(const void* rows, int index) {
+  RowPiece<Row> out;
+  if constexpr (sizeof(Row) == 4) {
+    const auto* const at = static_cast<const float4*>(rows) + 2 * static_cast<std::int64_t>(index);
+    out.first = __ldg(at);
+    out.second = __ldg(at + 1);
+  } else {
+    out.words = __ldg(static_cast<const uint4*>(rows) + index);
+  }
+  return out;
+}
+
+// Unpacks both 16-bit numbers of a word; one instruction each.
+template <class Half>
+__device__ inline float2 unpacked(unsigned word) {
+#if defined(CONVSCOPE_CUDA_EMULATED)
+  return floats_from_pair<Half>(word);
+#else
+  if constexpr (dtype_of<Half> == DType::bf16) {
+    return make_float2(__uint_as_float(word << 16), __uint_as_float(word & 0xffff0000u));
+  } else {
+    __half2 pair;
+    __builtin_memcpy(&pair, &word, sizeof(pair));
+    return __half22float2(pair);
+  }
+#endif
+}
+
+// sums += weight piece
+template <class Row>
+__device__ inline void add_piece(float (&sums)[kPieceNumbers], float weight,
+                                 const RowPiece<Row>& piece) {
+  if constexpr (sizeof(Row) == 4) {
+    const float values[kPieceNumbers] = {piece.first.x,  piece.first.y,  piece.first.z,
+                                         piece.first.w,  piece.second.x, piece.second.y,
+                                         piece.second.z, piece.second.w};
+#pragma unroll
+    for (int i = 0; i < kPieceNumbers; ++i) sums[i] = fmaf(weight, values[i], sums[i]);
+  } else {
+    const unsigned words[4] = {piece.words.x, piece.words.y, piece.words.z, piece.words.w};
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const float2 pair = unpacked<Row>(words[i]);
+      sums[2 * i] = fmaf(weight, pair.x, sums[2 * i]);
+      sums[2 * i + 1] = fmaf(weight, pair.y, sums[2 * i + 1]);
+    }
+  }
+}
+
+// Writes eight sums as a 16-bit piece. With three terms, also writes the remainders of the sums,
+// `plane` bytes further.
+template <class By>
+__device__ inline void write_sums(const float (&sums)[kPieceNumbers], unsigned char* to,
+                                  int plane) {
+  using Half = typename By::Half;
+  unsigned high[4];
+#pragma unroll
+  for (int i = 0; i < 4; ++i) high[i] = pair_from_floats<Half>(sums[2 * i], sums[2 * i + 1]);
+  *reinterpret_cast<uint4*>(to) = make_uint4(high[0], high[1], high[2], high[3]);
+  if constexpr (By::kTerms == 3) {
+    unsigned low[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const float2 pair = unpacked<Half>(high[i]);
+      low[i] = pair_from_floats<Half>(sums[2 * i] - pair.x, sums[2 * i + 1] - pair.y);
+    }
+    *reinterpret_cast<uint4*>(to + plane) = make_uint4(low[0], low[1], low[2], low[3]);
+  }
+}
+
+// A sum of weighted pieces, which is then written to shared memory. 16-bit operands are summed in
+// 16 bits. This takes four more roundings, but a quarter of the instructions.
+template <class By>
+struct SampleSum {
+  float sums[kPieceNumbers] = {};
+
+  __device__ void add(const float4& weight, const RowPiece<typename By::Row> (&of)[4]) {
+    const float weights[4] = {weight.x, weight.y, weight.z, weight.w};
+#pragma unroll
+    for (int i = 0; i < 4; ++i) add_piece<typename By::Row>(sums, weights[i], of[i]);
+  }
+  __device__ void write(unsigned char* to, int plane) const { write_sums<By>(sums, to, plane); }
+};
+template <>
+struct SampleSum<ByF16> {
+  unsigned sums[kPieceNumbers / 2] = {};
+
+  __device__ void add(const float4& weight, const RowPiece<Float16> (&of)[4]) {
+    const float weights[4] = {weight.x, weight.y, weight.z, weight.w};
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const unsigned by = pair_from_floats<Float16>(weights[i], weights[i]);
+      const unsigned words[4] = {of[i].words.x, of[i].words.y, of[i].words.z, of[i].words.w};
+#pragma unroll
+      for (int j = 0; j < 4; ++j) {
+        sums[j] =
+            i == 0 ? multiply_half2(by, words[j]) : multiply_add_half2(by, words[j], sums[j]);
+      }
+    }
+  }
+  __device__ void write(unsigned char* to, int) const {
+    *reinterpret_cast<uint4*>(to) = make_uint4(sums[0], sums[1], sums[2], sums[3]);
+  }
+};
+
+// ---- scales of f32 as halves -------------------------------------------------------------------
+
+// Pointers to the largest magnitudes, stored as bits of an f32. No element of a row of the product
+// is larger than values * factors * count.
+struct Scaling {
+  const unsigned* values = nullptr;   // of the packed pixels; null: 16 bits, which are not scaled
+  const unsigned* factors = nullptr;  // of the mask; null: none is larger than 1
+  const unsigned* count = nullptr;    // most samples of a cell; null: the weights add up to 1
+  const unsigned* weights = nullptr;  // of the other operand, packed so that it is below 2^14
+  bool packed_scaled = false;         // the pixels were packed with the scale, too
+};
+struct Scales {
+  float row;       // scales the weights of a row
+  float2 unscale;  // its two numbers undo the scales; one number could overflow
+};
+
+__device__ inline float2 two_powers(int exponent) {
+  return make_float2(power_of_two(exponent / 2), power_of_two(exponent - exponent / 2));
+}
+
+__device__ inline int packed_exponent(unsigned bits) {
+  return clamped_exponent(kHalfExponent - bound_exponent(bits));
+}
+
+__device__ inline Scales scales_of(const Scaling& z) {
+  const int more = (z.factors != nullptr ? bound_exponent(*z.factors) : 0) +
+                   (z.count != nullptr ? count_exponent(*z.count) + 2 : 0);
+  if (z.values == nullptr) {
+    // Without lists no element exceeds the largest pixel, so only sums over lists are scaled down.
+    const int down = z.count != nullptr && more > 0 ? more : 0;
+    return {power_of_two(clamped_exponent(-down)), two_powers(clamped_exponent(down))};
+  }
+  const int row = clamped_exponent(kHalfExponent - bound_exponent(*z.values) - more);
+  const int before = z.packed_scaled ? packed_exponent(*z.values) : 0;
+  return {power_of_two(clamped_exponent(row - before)),
+          two_powers(-(row + packed_exponent(*z.weights)))};
+}
+
+// ---- places: where a tap of a pixel of y reads x ------------------------------------------------
+
+struct Places {
+  const void* offset = nullptr;  // [N, 2 O R S, P, Q]
+  const void* mask = nullptr;    // [N, O R S, P, Q], or null
+  bool in_f32 = true;            // else in the 16 bits of the problem's type
+};
+
+template <class Half>
+__device__ inline float number_at(const void* from, bool in_f32, std::int64_t i) {
+  return in_f32 ? __ldg(static_cast<const float*>(from) + i)
+                : to_float(static_cast<const Half*>(from)[i]);
+}
+
+// A pixel of y: its image, its position in the image, and the place of tap (0,0) without an offset.
+struct OutPixel {
+  int image = -1, at = 0, v = 0, u = 0;
+};
+__device__ inline OutPixel out_pixel(const DeformShape& s, int pixel) {
+  if (pixel >= s.out_pixels()) return {};
+  OutPixel out;
+  out.image = s.by_out_area.divide(pixel);
+  out.at = pixel - out.image * s.out_area();
+  const int p = s.by_out_w.divide(out.at);
+  out.v = p * s.stride_h - s.pad_h;
+  out.u = (out.at - p * s.out_w) * s.stride_w - s.pad_w;
+  return out;
+}
+
+struct Offset {
+  float v = 0, u = 0, factor = 1;
+};
+// Reads key j = o R S + tap.
+template <class Half>
+__device__ inline Offset read_offset(const Places& z, const DeformShape& s, const OutPixel& pixel,
+                                     int key) {
+  if (pixel.image < 0) return {};
+  const std::int64_t at = static_cast<std::int64_t>(pixel.image) * s.keys() + key;
+  const std::int64_t area = s.out_area();
+  Offset out;
+  out.v = number_at<Half>(z.offset, z.in_f32, 2 * at * area + pixel.at);
+  out.u = number_at<Half>(z.offset, z.in_f32, (2 * at + 1) * area + pixel.at);
+  if (z.mask != nullptr) out.factor = number_at<Half>(z.mask, z.in_f32, at * area + pixel.at);
+  return out;
+}
+
+// The four pixels around a place (sampling position). `down` and `right` are the distance of the
+// place from the first pixel.
+struct Place {
+  int pixel[4] = {-1, -1, -1, -1};  // -1: outside
+  int h = -2, w = -2;               // the first pixel, from -1 on; -2: the place is outside
+  float down = 0, right = 0;
+
+  __device__ bool inside() const { return h >= -1; }
+
+  __device__ float weight(int i) const {
+    return (i / 2 == 1 ? down : 1 - down) * (i % 2 == 1 ? right : 1 - right);
+  }
+};
+__device__ inline Place place_of(const DeformShape& s, const OutPixel& pixel, int tap,
+                                 const Offset& offset) {
+  Place out;
+  if (pixel.image < 0) return out;
+  const int r = s.by_kernel_w.divide(tap);
+  const float v = static_cast<float>(pixel.v + r * s.dilation_h) + offset.v;
+  const float u = static_cast<float>(pixel.u + (tap - r * s.kernel_w) * s.dilation_w) + offset.u;
+  // A NaN position counts as inside, because comparisons with NaN are false. Its sample is NaN.
+  if (v <= -1 || v >= static_cast<float>(s.in_h) || u <= -1 || u >= static_cast<float>(s.in_w)) {
+    return out;
+  }
+  const float h = floorf(v), w = floorf(u);
+  out.down = v - h;
+  out.right = u - w;
+  out.h = h == h ? static_cast<int>(h) : 0;  // NaN weights, at pixels that exist
+  out.w = w == w ? static_cast<int>(w) : 0;
+  const int from = (pixel.image * s.in_h + out.h) * s.in_w + out.w;
+  const bool above = out.h >= 0, below = out.h + 1 < s.in_h;
+  const bool left = out.w >= 0, right = out.w + 1 < s.in_w;
+  if (above && left) out.pixel[0] = from;
+  if (above && right) out.pixel[1] = from + 1;
+  if (below && left) out.pixel[2] = from + s.in_w;
+  if (below && right) out.pixel[3] = from + s.in_w + 1;
+  return out;
+}
+
+// The pixels that a row adds up, and their weights. A pixel is given by the position of its piece
+// 0. A corner outside of the image is replaced by the pixel of zeros after the last packed pixel,
+// with weight 0.
+struct Corners {
+  int4 at;
+  float4 weight;
+};
+__device__ inline Corners corners_of(const DeformShape& s, const OutPixel& pixel, int tap,
+                                     const Offset& offset, float scale) {
+  const Place place = place_of(s, pixel, tap, offset);
+  const float factor = offset.factor * scale;
+  // A sample outside of the image is 0 times its mask, so a NaN mask makes the sample NaN.
+  const float none = place.inside() ? 0.0f : 0 * factor;
+  const int pieces = s.x_pieces();
+  int at[4];
+  float weight[4];
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    at[i] = (place.pixel[i] < 0 ? s.in_pixels() : place.pixel[i]) * pieces;
+    weight[i] = place.pixel[i] < 0 ? none : place.weight(i) * factor;
+  }
+  return {make_int4(at[0], at[1], at[2], at[3]),
+          make_float4(weight[0], weight[1], weight[2], weight[3])};
+}
+
+// ---- samplers -----------------------------------------------------------------------------------
 
 // Four pieces that are being loaded.
 template <class Row>

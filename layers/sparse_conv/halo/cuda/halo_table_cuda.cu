@@ -2,7 +2,7 @@
 // halo_table_cuda.cu: cuts a cloud into tiles and lists the halo of each tile, on the GPU. The host
 // does not wait.
 //
-// Steps   find     the entry of each site and row of taps (find_entries_cuda.cu)
+// Steps   find     the entry of each site and row of taps (tile_table_cuda.cu)
 //         order    sites along a Z curve: sorted by the bits of their coordinates, interleaved
 //         tile     a thread block for 256 sites cuts the sites into units by their taps. It puts
 //                  all neighbours into a hash table in shared memory, so that each neighbour occurs
@@ -12,8 +12,6 @@
 #include <bit>
 
 #include "layers/sparse_conv/halo/cuda/halo_table.h"
-#include "layers/sparse_conv/shared/cuda/find_entries.cuh"
-#include "layers/sparse_conv/shared/cuda/radix_sort.cuh"
 #include "layers/sparse_conv/shared/cuda/tile_table.cuh"
 
 namespace convscope::sparse_cuda {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // tile_f16_cuda.cu: compiled kernels for f16.
-// Read next  tile_instances.cuh
-#include "layers/sparse_conv/shared/cuda/tile_instances.cuh"
+// Read next  tile_products.cuh
+#include "layers/sparse_conv/shared/cuda/tile_products.cuh"
 
 namespace convscope::sparse_cuda {
 

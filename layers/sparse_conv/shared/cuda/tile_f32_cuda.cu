@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // tile_f32_cuda.cu: compiled kernels for f32, by three products of fp16.
-// Read next  tile_instances.cuh
-#include "layers/sparse_conv/shared/cuda/tile_instances.cuh"
+// Read next  tile_products.cuh
+#include "layers/sparse_conv/shared/cuda/tile_products.cuh"
 
 namespace convscope::sparse_cuda {
 

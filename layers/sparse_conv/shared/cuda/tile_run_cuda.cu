@@ -6,7 +6,7 @@
 
 #include "framework/machine/peaks.h"
 #include "layers/sparse_conv/shared/cuda/operands.cuh"
-#include "layers/sparse_conv/shared/cuda/tile_instances.cuh"
+#include "layers/sparse_conv/shared/cuda/tile_products.cuh"
 #include "layers/sparse_conv/shared/cuda/tile_run.h"
 
 namespace convscope::sparse_cuda {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// tile_table.cuh: a table of tiles inside kernels.
+// tile_table.cuh: a table of tiles inside kernels, and the steps that make a table.
 // Read next  tile_table.h; tile_table_cuda.cu, which makes it; tile_products.cuh, which reads it
 #pragma once
 
@@ -69,5 +69,15 @@ __device__ inline int neighbour(const TableView& z, unsigned entry, const TapPla
   if ((entry & tap.bit) == 0) return -1;
   return static_cast<int>(entry >> z.run) + __popc(entry & tap.before);
 }
+
+// The first step of making a table: returns the entries of a map (map.h) for the taps of `part`, on
+// the current GPU. The result is i32 [rows of taps, sites of look.here], in the order of the sites.
+// Does not wait for the GPU.
+Tensor find_entries(const SparseLook& look, const SparseKernel& kernel, const PartTaps& part);
+
+// Sorts 32-bit keys with their values. The sort is stable, so the result is the same on each run.
+// All keys must be below 2^bits, and n below 2^31. Does not wait for the GPU.
+void sort_by_key(const std::uint32_t* keys, std::uint32_t* sorted_keys, const std::int32_t* values,
+                 std::int32_t* sorted_values, std::int64_t n, int bits);
 
 }  // namespace convscope::sparse_cuda
