@@ -6,7 +6,7 @@
 #include "framework/ops/gemm/gemm_kernels.h"
 #include "framework/parallel.h"
 #include "layers/conv2d/shared/data_pass.h"
-#include "layers/conv2d/shared/nchw16c_pass.h"
+#include "layers/conv2d/shared/nchw16c_support.h"
 #include "layers/conv2d/winograd/cpu/winograd_images.h"
 #include "layers/conv2d/winograd/cpu/winograd_kernels.h"
 #include "layers/conv2d/winograd/cpu/winograd_plan.h"
@@ -445,7 +445,7 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction) {
     return no("expects groups of at least 4 kernels' planes, got ", z.c_per_group(), "x",
               z.k_per_group());
   }
-  return is_nchw16c(z) ? nchw16c::supports(z) : Conv2dSupport{};  // groups of whole blocks
+  return is_nchw16c(z) ? groups_of_blocks(z) : Conv2dSupport{};
 }
 
 // Cost of the transforms per pixel. With larger m, a tile of (m + 2) x (m + 2) pixels exceeds the

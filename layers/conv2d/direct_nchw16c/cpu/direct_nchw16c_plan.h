@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// nchw16c_plan.h: the tiling of a convolution in NCHW16c into lines, tiles and chunks. It only
-// computes sizes.
+// direct_nchw16c_plan.h: the tiling of a convolution in NCHW16c into lines, tiles and chunks. It
+// only computes sizes.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 #include "layers/conv2d/shared/nchw16c_tiles.h"
 #include "layers/conv2d/shared/weight_sums.h"
 
-namespace convscope::nchw16c {
+namespace convscope::direct_nchw16c {
 
 using Index = std::int64_t;
 
@@ -160,4 +160,4 @@ struct Nchw16cTiling {
   }
 };
 
-}  // namespace convscope::nchw16c
+}  // namespace convscope::direct_nchw16c
