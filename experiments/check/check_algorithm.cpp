@@ -136,7 +136,7 @@ class Run {
     std::optional<ConvolutionCase> numbers;
     for (const Direction direction : kDirections) {
       if (!algorithm_.offers(direction)) continue;
-      if (!support_of(algorithm_, problem, direction).yes) {
+      if (!matrix::takes_some_form(algorithm_, problem, direction)) {
         ++row_.refused;
         continue;
       }

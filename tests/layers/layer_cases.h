@@ -10,6 +10,9 @@
 
 namespace convscope::testing {
 
+// The policy that selects direct convolution in either layout of images.
+inline constexpr const char* kDirect = "direct_nchw16c,direct";
+
 inline std::shared_ptr<Module> build_layer(const std::string& type, const Options& options,
                                            const Shape& input, LayerContext& context) {
   const LayerType& entry = layer_types().get(type);

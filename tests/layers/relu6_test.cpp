@@ -32,7 +32,7 @@ LayerSpec conv(const char* name, std::int64_t k) {
 }
 
 const Shape kImages{5, 20, 9, 7};  // too many channels for samples in the lanes
-const char* const kDirect = "direct";
+using testing::kDirect;
 
 std::shared_ptr<Module> network(std::vector<LayerSpec> specs, const Shape& input,
                                 const char* algorithm = kDirect) {

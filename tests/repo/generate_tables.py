@@ -20,9 +20,10 @@ ALGORITHM = re.compile(r"^(?:const|constexpr|inline constexpr|static constexpr|s
                   r"Conv2dAlgorithm \w+(?:\{| = lesson_algorithm<\w+>\(\{)(.*?)\n\}\)?;",
                   re.DOTALL | re.MULTILINE)
 # The reading order of layers/conv2d/README.md.
-FOLDERS = ["reference", "im2col_gemm", "gemm_1x1", "direct", "depthwise", "winograd", "fft",
-         "implicit_gemm", "implicit_gemm_tma", "grouped_gemm", "cluster_gemm", "few_pixels",
-         "batch_lanes", "block_sparse"]
+FOLDERS = ["reference", "im2col_gemm", "gemm_1x1", "direct", "direct_nchw16c", "direct_small_groups",
+           "direct_sample", "direct_any", "depthwise", "winograd", "fft", "implicit_gemm",
+           "implicit_gemm_tma", "grouped_gemm", "cluster_gemm", "few_pixels", "batch_lanes",
+           "block_sparse"]
 DOCUMENTS = ["framework/docs/guide/choose-algorithms.md", "layers/conv2d/README.md"]
 
 

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "experiments/check/matrix/convolution_case.h"
 #include "layers/conv2d/conv2d.h"
 #include "layers/conv2d/select.h"
 #include "layers/dispatch/execute.h"
@@ -79,7 +80,7 @@ inline std::string fault_in_operation(const Conv2dAlgorithm& algorithm,
   return fault;
 }
 
-// Tests one direction with block-sparse weights, or with fp16/bf16 NHWC operands.
+// Tests one direction with block-sparse weights, or with images in another layout than NCHW.
 inline std::string fault_of_operands(const Conv2dAlgorithm& algorithm, const Conv2dProblem& problem,
                                      Direction direction) {
   Operands operands = random_operands(problem.operands(direction), Device{algorithm.device, 0});
@@ -124,18 +125,19 @@ inline std::string fault_with_no_images(const Conv2dAlgorithm& algorithm) {
       }
     }
   }
-  std::vector<Conv2dProblem> lasts = small_problems(0);
-  lasts.push_back(Conv2dProblem::parse("n=0,c=8,h=6,w=7,k=8,r=3,s=3,pad=1,groups=2"));
-  for (Conv2dProblem& last : lasts) {
-    last.layout = ActivationLayout::nhwc;
-    last.dtype = DType::f16;
-    last.types =
-        OperandTypes{.x = DType::f16, .w = DType::f32, .accumulator = DType::f32, .y = DType::f16};
-    for (const Direction direction : kDirections) {
-      if (!support_of(algorithm, last, direction).yes) continue;
-      ++taken;
-      const std::string fault = fault_of_operands(algorithm, last, direction);
-      if (!fault.empty()) return cat(algorithm.name, ", ", last.text(), ": ", fault);
+  for (const Conv2dProblem& plain : small_problems(0)) {
+    Conv2dProblem half = plain;
+    half.dtype = DType::f16;
+    std::vector<Conv2dProblem> forms = matrix::forms_of(plain);
+    for (const Conv2dProblem& form : matrix::forms_of(half)) forms.push_back(form);
+    for (const Conv2dProblem& form : forms) {
+      if (form.layout == ActivationLayout::nchw) continue;
+      for (const Direction direction : kDirections) {
+        if (!support_of(algorithm, form, direction).yes) continue;
+        ++taken;
+        const std::string fault = fault_of_operands(algorithm, form, direction);
+        if (!fault.empty()) return cat(algorithm.name, ", ", form.text(), ": ", fault);
+      }
     }
   }
   return taken > 0 ? "" : cat(algorithm.name, " takes none of the problems");

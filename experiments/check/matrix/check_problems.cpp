@@ -11,8 +11,9 @@ namespace convscope::matrix {
 
 std::vector<Conv2dProblem> small_problems(std::int64_t n) {
   std::vector<Conv2dProblem> out;
-  for (const char* text : {"c=4,h=9,w=8,k=8,r=3,s=3,pad=1", "c=8,h=7,w=6,k=12",
-                           "c=6,h=9,w=8,k=6,r=3,s=3,pad=1,groups=6"}) {
+  for (const char* text :
+       {"c=4,h=9,w=8,k=8,r=3,s=3,pad=1", "c=8,h=7,w=6,k=12",
+        "c=6,h=9,w=8,k=6,r=3,s=3,pad=1,groups=6", "c=8,h=7,w=6,k=8,r=3,s=3,pad=1,groups=2"}) {
     out.push_back(Conv2dProblem::parse(text));
     out.back().n = n;
   }

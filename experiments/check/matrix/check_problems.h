@@ -11,7 +11,8 @@
 
 namespace convscope::matrix {
 
-// Returns 3x3, 1x1 and depthwise convolutions of N images. Every algorithm accepts at least one.
+// Returns 3x3, 1x1, depthwise and grouped convolutions of N images. Every algorithm accepts at
+// least one, some algorithms only in another layout (forms_of()).
 CONVSCOPE_API std::vector<Conv2dProblem> small_problems(std::int64_t n);
 // Returns a dense problem with several formats of block-sparse weights. Some block sizes are
 // multiples of a vector's width, others are not. The share of kept blocks varies from none to all.

@@ -53,7 +53,11 @@ constexpr std::string_view kAlgorithms[] = {"direct",
                                             "int8_lesson",
                                             "fused",
                                             "fused_lesson",
-                                            "depthwise_nhwc"};
+                                            "depthwise_nhwc",
+                                            "direct_nchw16c",
+                                            "direct_small_groups",
+                                            "direct_sample",
+                                            "direct_any"};
 
 // Returns the path of a unit shape around (0, 0), scaled by r.
 std::string shape_path(int shape, double x, double y, double r) {

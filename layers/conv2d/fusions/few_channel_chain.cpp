@@ -23,8 +23,8 @@ struct Link {
   std::string layer;
 };
 
-// Reports that the chain runs. The kernels cannot report the chain, because the algorithm `direct`
-// calls them, too.
+// Reports that the chain runs. The kernels cannot report the chain, because direct_sample calls
+// them, too.
 void say_what_runs(const FewChannelForward& a) {
   for (int i = 0; i < a.stages; ++i) {
     kernel_ran(kFewChannelChain, "forward",
@@ -54,7 +54,7 @@ class FewChannelChainOp final : public Operation, public StepPartner {
     std::string out = links_.size() == 2 ? "in one kernel:" : "";
     for (const Link& link : links_) {
       const FewChannelStage& z = link.stage;
-      out += cat(out.empty() ? "" : " ", link.layer, " conv2d direct",
+      out += cat(out.empty() ? "" : " ", link.layer, " conv2d direct_sample",
                  z.activation == FewChannelActivation::relu   ? " + relu"
                  : z.activation == FewChannelActivation::tanh ? " + tanh"
                                                               : "",

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // few_channel_conv.h: one or two consecutive convolutions of few channels on a GPU, each followed
 // by bias, ReLU or tanh and 2x2 pooling, in one kernel for each direction. It has the sizes, the
-// layout of tiles in shared memory, and the kernels. Used by the algorithm in direct_cuda.cu and by
+// layout of tiles in shared memory, and the kernels. Used by the algorithm direct_sample and by
 // a rewrite of compiled steps (fusions/few_channel_chain.cpp).
 //
 // All data of a sample are in the shared memory of one block. Global memory has only x, the pooled

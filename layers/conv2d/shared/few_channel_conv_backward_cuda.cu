@@ -36,7 +36,7 @@
 //            channels of dx: 3 or 2 in one thread, whichever divides
 // Source     the two-stage reduction: M. Harris: Optimizing Parallel Reduction in CUDA, 2007; the
 //            rest is our own
-// Read next  few_channel_conv_forward_cuda.cu, direct_cuda.cu
+// Read next  few_channel_conv_forward_cuda.cu, direct_sample_cuda.cu
 #include "framework/cuda/carveout.cuh"
 #include "layers/conv2d/shared/few_channel_conv_tiles.cuh"
 

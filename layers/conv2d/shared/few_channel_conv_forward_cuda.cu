@@ -33,7 +33,7 @@
 //            the same instructions: a block runs them once or twice, so fetching them matters
 // Source     Y. LeCun et al.: Gradient-Based Learning Applied to Document Recognition, 1998 (the
 //            network); the fusion is our own
-// Read next  direct_cuda.cu (one convolution, any size), few_channel_conv_backward_cuda.cu
+// Read next  direct_sample_cuda.cu (one convolution), few_channel_conv_backward_cuda.cu
 #include "framework/cuda/carveout.cuh"
 #include "layers/conv2d/shared/few_channel_conv_tiles.cuh"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // nchw16c_tiles_simd.cpp: register tiles of direct and pointwise convolution in NCHW16c: forward
-// and backward_data. nchw16c_pass.cpp combines them into a convolution.
+// and backward_data. direct_nchw16c_cpu.cpp combines them into a convolution.
 //
 // Choices    AVX-512: 14 pixels x 2 vectors (or 7 x 4) = 28 accumulators + 2 (4) of weights of 32
 //            registers; the broadcast is part of the FMA. AVX2: 6 x 2 = 12 + 2 + 1 of 16. Taps that
@@ -9,7 +9,7 @@
 //            taps cost nothing.
 // GCC 12 keeps an array on the stack if a loop that is not unrolled indexes it. So every loop over
 // accumulators has an unroll pragma.
-// Read next  nchw16c_tiles.h; nchw16c_pass.cpp, which uses it
+// Read next  nchw16c_tiles.h; direct_nchw16c_cpu.cpp, which uses it
 #include "framework/simd/simd.h"
 #include "layers/conv2d/shared/nchw16c_tiles.h"
 #include "layers/conv2d/shared/nchw16c_weight_tiles.h"

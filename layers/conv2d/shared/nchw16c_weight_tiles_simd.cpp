@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // nchw16c_weight_tiles_simd.cpp: register tiles of backward_weight in NCHW16c: the sums of up to 16
 // channels of one operand x one or two vectors of the other operand stay in registers over some
-// pixels. nchw16c_weights.cpp combines the tiles into dw.
+// pixels. direct_nchw16c_weights.cpp combines the tiles into dw.
 //
 // Choices    With two vectors: AVX-512 8 channels x 2 = 16 accumulators + 2 vectors + 1 broadcast,
 //            10 loads for 16 FMAs; AVX2 6 x 2 = 12 + 2 + 1 of 16 registers. With one vector: 16
@@ -10,7 +10,7 @@
 //            pixels of the next one while it multiplies.
 // GCC 12 keeps an array on the stack if a loop that is not unrolled indexes it. So every loop over
 // accumulators has an unroll pragma.
-// Read next  nchw16c_tiles.h; nchw16c_weights.cpp, which uses it
+// Read next  nchw16c_tiles.h; direct_nchw16c_weights.cpp, which uses it
 #include "framework/int_math.h"
 #include "framework/simd/simd.h"
 #include "framework/simd/sum_chain.h"

@@ -48,7 +48,7 @@ void check_all(const std::vector<Conv2dProblem>& problems) {
     for (const auto& [name, algorithm] : algorithms().entries()) {
       if (is_lesson(name) != lessons) continue;
       for (const Direction direction : kDirections) {
-        if (!support_of(algorithm, problem, direction).yes) continue;
+        if (!testing::takes_some_form(algorithm, problem, direction)) continue;
         EXPECT_EQ(check_on_every_machine(rounded, algorithm, direction), "");
         if (algorithm.exact_on_integers) {
           EXPECT_EQ(check_on_every_machine(exact, algorithm, direction), "");
@@ -126,7 +126,9 @@ TEST(Conv2dAlgorithms, HoldTheirBoundOnLongSumsOfOneSign) {
       ConvolutionCase one(problem, Tier::offset);
       for (const auto& [name, algorithm] : algorithms().entries()) {
         for (const Direction direction : kDirections) {
-          if (is_lesson(name) || !support_of(algorithm, problem, direction).yes) continue;
+          if (is_lesson(name) || !testing::takes_some_form(algorithm, problem, direction)) {
+            continue;
+          }
           EXPECT_EQ(check_on_every_machine(one, algorithm, direction, 1), "");
         }
       }
@@ -142,7 +144,7 @@ TEST(Conv2dAlgorithms, HoldTheirBoundWhereAllErrorsHaveOneDirection) {
       ConvolutionCase one(problem, tier);
       for (const auto& [name, algorithm] : algorithms().entries()) {
         for (const Direction direction : kDirections) {
-          if (!support_of(algorithm, problem, direction).yes) continue;
+          if (!testing::takes_some_form(algorithm, problem, direction)) continue;
           EXPECT_EQ(one.check(algorithm, direction), "");
         }
       }
@@ -206,7 +208,7 @@ TEST(Conv2dAlgorithms, PassTheProblemOfTheEnvironment) {
       if (only != nullptr && name != only) continue;
       if (tier == Tier::exact && !algorithm.exact_on_integers) continue;
       for (const Direction direction : kDirections) {
-        if (!support_of(algorithm, problem, direction).yes) continue;
+        if (!testing::takes_some_form(algorithm, problem, direction)) continue;
         EXPECT_EQ(check_on_every_machine(one, algorithm, direction), "");
       }
     }
@@ -370,8 +372,8 @@ std::vector<std::string> algorithms_of_real_numbers() {
 class Algorithm : public ::testing::TestWithParam<std::string> {
  protected:
   const Conv2dAlgorithm& algorithm() const { return algorithms().get(GetParam()); }
-  // Calls check(problem, direction) for each small problem that the algorithm accepts. Fails if it
-  // accepts none.
+  // Calls check(problem, direction) for each small problem that the algorithm accepts, in the first
+  // layout that it accepts. Fails if it accepts none.
   template <class Check>
   void on_small_problems(const Check& check) const {
     int taken = 0;
@@ -383,9 +385,13 @@ class Algorithm : public ::testing::TestWithParam<std::string> {
     }
     for (const Conv2dProblem& problem : problems) {
       for (const Direction direction : kDirections) {
-        if (!support_of(algorithm(), problem, direction).yes) continue;
+        const auto forms = matrix::forms_of(problem);  // the first is the problem itself
+        const auto form = std::ranges::find_if(forms, [&](const Conv2dProblem& one) {
+          return support_of(algorithm(), one, direction).yes;
+        });
+        if (form == forms.end()) continue;
         ++taken;
-        check(problem, direction);
+        check(*form, direction);
       }
     }
     EXPECT_GT(taken, 0) << "it takes no problem of small_problems()";

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// direct_cuda_test.cpp: tests each kernel of the algorithm direct on CUDA, with partial tiles in
-// every dimension, and tests its tilings.
+// direct_cuda_test.cpp: tests each kernel of direct, direct_sample and direct_any on CUDA, with
+// partial tiles in every dimension, and tests the tilings of direct.
 #include <gtest/gtest.h>
 
 #include "layers/conv2d/direct/cuda/direct_cuda_tiles.h"
@@ -14,9 +14,9 @@ using testing::ConvolutionCase;
 using testing::Tier;
 using DirectOnCuda = testing::CudaTest;
 
-void expect_agreement(const char* text) {
+void expect_agreement(const char* text, const char* name = "direct") {
   const Conv2dProblem problem = Conv2dProblem::parse(text);
-  const Conv2dAlgorithm& algorithm = conv2d_algorithms(DeviceType::cuda).get("direct");
+  const Conv2dAlgorithm& algorithm = conv2d_algorithms(DeviceType::cuda).get(name);
   for (const Tier tier : {Tier::exact, Tier::bounded}) {
     ConvolutionCase numbers(problem, tier);
     for (const std::int64_t shift : {0, 1}) {
@@ -29,8 +29,11 @@ void expect_agreement(const char* text) {
 }
 
 TEST_F(DirectOnCuda, one_block_takes_a_sample_of_a_lenet) {
+  expect_agreement("n=3,c=1,h=28,w=28,k=6,r=5,s=5", "direct_sample");
   expect_agreement("n=3,c=1,h=28,w=28,k=6,r=5,s=5");
+  expect_agreement("n=2,c=6,h=12,w=12,k=16,r=5,s=5", "direct_sample");
   expect_agreement("n=2,c=6,h=12,w=12,k=16,r=5,s=5");
+  expect_agreement("n=2,c=3,h=15,w=13,k=6,r=7,s=7,pad=3", "direct_sample");
   expect_agreement("n=2,c=3,h=15,w=13,k=6,r=7,s=7,pad=3");
 }
 
@@ -48,9 +51,10 @@ TEST_F(DirectOnCuda, more_channels_come_in_chunks) {
 }
 
 TEST_F(DirectOnCuda, everything_else_one_thread_for_each_output) {
-  expect_agreement("n=2,c=6,h=9,w=8,k=4,r=3,s=2,stride=2x3,pad=1x2x0x3,dilation=2x1,groups=2");
-  expect_agreement("n=2,c=5,h=7,w=6,k=5,r=3,s=3,groups=5,pad=1");
-  expect_agreement("n=1,c=3,h=5,w=5,k=2,r=1,s=1,stride=3");
+  expect_agreement("n=2,c=6,h=9,w=8,k=4,r=3,s=2,stride=2x3,pad=1x2x0x3,dilation=2x1,groups=2",
+                   "direct_any");
+  expect_agreement("n=2,c=5,h=7,w=6,k=5,r=3,s=3,groups=5,pad=1", "direct_any");
+  expect_agreement("n=1,c=3,h=5,w=5,k=2,r=1,s=1,stride=3", "direct_any");
 }
 
 TEST_F(DirectOnCuda, padding_beyond_the_kernel) {

@@ -59,13 +59,13 @@ TEST(NchwToNchw16c, AreTakenInTheTwoDirectionsOfAFirstLayer) {
         << name;
   }
   EXPECT_GE(takers, 2);
-  EXPECT_TRUE(support_of(algorithm("direct"), problem, Direction::forward).yes);
-  EXPECT_TRUE(support_of(algorithm("direct"), problem, Direction::backward_weight).yes);
-  EXPECT_EQ(support_of(algorithm("direct"), problem, Direction::backward_data).reason,
+  EXPECT_TRUE(support_of(algorithm("direct_nchw16c"), problem, Direction::forward).yes);
+  EXPECT_TRUE(support_of(algorithm("direct_nchw16c"), problem, Direction::backward_weight).yes);
+  EXPECT_EQ(support_of(algorithm("direct_nchw16c"), problem, Direction::backward_data).reason,
             "expects dx in the layout of dy, got layout nchw:nchw16c");
   Conv2dProblem other = problem;
   other.layout = {ActivationLayout::nhwc, kNchw};
-  EXPECT_EQ(support_of(algorithm("direct"), other, Direction::forward).reason,
+  EXPECT_EQ(support_of(algorithm("direct_nchw16c"), other, Direction::forward).reason,
             "expects x and y in one layout, got layout nhwc:nchw");
 }
 
@@ -91,19 +91,22 @@ TEST(NchwToNchw16c, GivesTheBitsOfNchw16cImagesAndReadsNothingBehindX) {
       const auto bytes = [](std::size_t count) {
         return Tensor::empty({static_cast<std::int64_t>(count / sizeof(float)) + 1});
       };
-      const Tensor prepared = bytes(algorithm("direct").prepared_size(problem, Direction::forward));
+      const Tensor prepared =
+          bytes(algorithm("direct_nchw16c").prepared_size(problem, Direction::forward));
       const Tensor scratch =
-          bytes(algorithm("direct").workspace_bytes(problem, Direction::forward));
-      algorithm("direct").prepare_weights(
-          {problem, Direction::forward, w.raw_data(), prepared.raw_data(), scratch.raw_data()});
-      algorithm("direct").forward({problem,
-                                   images,
-                                   nullptr,
-                                   nullptr,
-                                   y.raw_data(),
-                                   scratch.raw_data(),
-                                   {},
-                                   prepared.raw_data()});
+          bytes(algorithm("direct_nchw16c").workspace_bytes(problem, Direction::forward));
+      algorithm("direct_nchw16c")
+          .prepare_weights(
+              {problem, Direction::forward, w.raw_data(), prepared.raw_data(), scratch.raw_data()});
+      algorithm("direct_nchw16c")
+          .forward({problem,
+                    images,
+                    nullptr,
+                    nullptr,
+                    y.raw_data(),
+                    scratch.raw_data(),
+                    {},
+                    prepared.raw_data()});
       EXPECT_TRUE(has_clean_lanes(y, problem.y_shape(), kNchw16c)) << text;
       return y;
     };
@@ -126,7 +129,8 @@ TEST(NchwToNchw16c, KeepsLanesCleanBesideNaN) {
     if (!supports_isa(static_cast<Isa>(i))) continue;
     set_isa(static_cast<Isa>(i));
     const Tensor y = Tensor::empty(stored_shape(problem.y_shape(), kNchw16c));
-    run_algorithm(algorithm("direct"), problem, Direction::forward, {.in = {x, w}, .out = {y}});
+    run_algorithm(algorithm("direct_nchw16c"), problem, Direction::forward,
+                  {.in = {x, w}, .out = {y}});
     EXPECT_TRUE(has_clean_lanes(y, problem.y_shape(), kNchw16c));
     EXPECT_TRUE(std::isnan(y.data<float>()[0]));
   }
@@ -138,8 +142,8 @@ TEST(NchwToNchw16c, SumsGroupsAndLowImages) {
   for (const char* text : {"n=2,c=32,h=6,w=7,k=64,r=3,s=3,pad=1,groups=2,layout=nchw:nchw16c",
                            "n=3,c=3,h=2,w=9,k=18,r=7,s=5,stride=2,pad=3,layout=nchw:nchw16c"}) {
     testing::ConvolutionCase one(Conv2dProblem::parse(text), testing::Tier::bounded);
-    EXPECT_EQ(one.check(algorithm("direct"), Direction::forward), "");
-    EXPECT_EQ(one.check(algorithm("direct"), Direction::backward_weight), "");
+    EXPECT_EQ(one.check(algorithm("direct_nchw16c"), Direction::forward), "");
+    EXPECT_EQ(one.check(algorithm("direct_nchw16c"), Direction::backward_weight), "");
   }
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// nchw16c_cuts_test.cpp: tests how `direct` in NCHW16c cuts two computations into tiles: dw, and
+// nchw16c_cuts_test.cpp: tests how `direct_nchw16c` cuts two computations into tiles: dw, and
 // the forward pass of a first layer. The tiling depends on the sizes of the caches. The tests set
 // small cache sizes, so that small problems use every kind of tiling.
 #include <gtest/gtest.h>
@@ -52,8 +52,9 @@ std::string wrong_sums() {
           std::vector<float> bits[2];
           for (const int threads : {1, 3}) {
             set_num_threads(threads);
-            const std::string wrong = one.check(conv2d_algorithms(DeviceType::cpu).get("direct"),
-                                                direction, &bits[threads / 2]);
+            const std::string wrong =
+                one.check(conv2d_algorithms(DeviceType::cpu).get("direct_nchw16c"), direction,
+                          &bits[threads / 2]);
             if (!wrong.empty()) return wrong;
           }
           if (bits[0].empty() || bits[0].size() != bits[1].size() ||

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// nchw16c_groups_test.cpp: tests the algorithm direct on NCHW16c images with groups of 2, 4 and 8
+// nchw16c_groups_test.cpp: tests direct_small_groups: NCHW16c images with groups of 2, 4 and 8
 // channels. Cases: rows of every width, all loops over taps, partial blocks and tiles, NaN.
 // algorithms_test.cpp tests the problems of experiments/shapes.
 #include <gtest/gtest.h>
@@ -24,7 +24,9 @@ using testing::Tier;
 
 constexpr ActivationLayout kNchw16c = ActivationLayout::nchw16c;
 
-const Conv2dAlgorithm& algorithm() { return conv2d_algorithms(DeviceType::cpu).get("direct"); }
+const Conv2dAlgorithm& algorithm() {
+  return conv2d_algorithms(DeviceType::cpu).get("direct_small_groups");
+}
 
 // Returns a problem with `groups` groups; each group has `channels` input channels and `channels`
 // kernels.
@@ -133,20 +135,23 @@ TEST(Nchw16cGroups, HoldTheirBoundOnLongSums) {
 }
 
 TEST(Nchw16cGroups, OtherGroupsAreRefusedWithTheirSizes) {
-  const auto reason = [](const char* text) {
+  const auto reason = [](const char* text, const Conv2dAlgorithm& asked = algorithm()) {
     Conv2dProblem problem = Conv2dProblem::parse(text);
     problem.layout = kNchw16c;
-    return support_of(algorithm(), problem, Direction::forward).reason;
+    return support_of(asked, problem, Direction::forward).reason;
   };
-  const std::string expected =
-      "expects groups of a multiple of 16 channels in layout nchw16c, or of 2, 4 or 8 with as many "
-      "kernels, got ";
+  const std::string expected = "expects groups of 2, 4 or 8 channels and as many kernels, got ";
   EXPECT_EQ(reason("c=24,h=5,w=5,k=24,groups=2"), expected + "2 groups of 12 and 12");
-  EXPECT_EQ(reason("c=48,h=5,w=5,k=48,groups=2"), expected + "2 groups of 24 and 24");
+  EXPECT_EQ(reason("c=64,h=5,w=5,k=32,groups=2"), expected + "2 groups of 32 and 16");
   EXPECT_EQ(reason("c=8,h=5,w=5,k=16,groups=2"), expected + "2 groups of 4 and 8");
   EXPECT_EQ(reason("c=8,h=5,w=5,k=8,groups=8"), expected + "8 groups of 1 and 1");
+  EXPECT_EQ(reason("c=8,h=5,w=5,k=8"), expected + "1 groups of 8 and 8");
   EXPECT_EQ(reason("c=8,h=5,w=5,k=8,groups=2"), "");
-  EXPECT_EQ(reason("c=64,h=5,w=5,k=32,groups=2"), "");
+  const Conv2dAlgorithm& blocks = conv2d_algorithms(DeviceType::cpu).get("direct_nchw16c");
+  EXPECT_EQ(
+      reason("c=8,h=5,w=5,k=8,groups=2", blocks),
+      "expects groups of a multiple of 16 channels in layout nchw16c, got 2 groups of 4 and 4");
+  EXPECT_EQ(reason("c=64,h=5,w=5,k=32,groups=2", blocks), "");
 }
 
 // A NaN affects only its group, and lanes after the last channel stay 0.

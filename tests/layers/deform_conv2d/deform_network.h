@@ -42,7 +42,7 @@ inline std::shared_ptr<Sequential> network(const std::vector<LayerSpec>& specs, 
   // All layers use the same algorithm, because `auto` might choose one with another summation
   // order.
   context.conv_policy = [on_cpu = device.type == DeviceType::cpu, layout](const std::string&) {
-    const char* const name = on_cpu ? "direct" : "im2col_gemm";
+    const char* const name = on_cpu ? "direct_nchw16c,direct" : "im2col_gemm";
     return Conv2dPolicy{name, name, name, layout};
   };
   return std::dynamic_pointer_cast<Sequential>(build_layers(specs, input, context));

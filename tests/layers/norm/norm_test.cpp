@@ -168,7 +168,7 @@ TEST(LayerNorm, TakesBlockedImages) {
       {{.type = "conv2d", .name = "c1", .options = conv},
        {.type = "layer_norm", .name = "n", .options = {}},
        {.type = "conv2d", .name = "c2", .options = conv}},
-      {6, 24, 9, 9}, {"direct", "direct", "direct", "nchw16c"}, 64 * 6e-8);
+      {6, 24, 9, 9}, {testing::kDirect, testing::kDirect, testing::kDirect, "nchw16c"}, 64 * 6e-8);
   EXPECT_NE(text.find("nchw16c"), std::string::npos) << text;
 }
 
@@ -266,7 +266,8 @@ TEST(LayerScale, IsCompiledLikeEagerExecution) {
         {{.type = "conv2d", .name = "c1", .options = conv},
          {.type = "layer_scale", .name = "s", .options = options({{"init", 0.5}})},
          {.type = "conv2d", .name = "c2", .options = conv}},
-        {6, 24, 9, 9}, {"direct", "direct", "direct", layout}, blocked ? 64 * 6e-8 : 0);
+        {6, 24, 9, 9}, {testing::kDirect, testing::kDirect, testing::kDirect, layout},
+        blocked ? 64 * 6e-8 : 0);
     EXPECT_NE(text.find("s  layer_scale"), std::string::npos) << text;
     EXPECT_EQ(text.find("nchw16c") != std::string::npos, blocked) << text;
   }

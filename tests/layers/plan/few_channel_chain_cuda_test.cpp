@@ -88,7 +88,8 @@ TEST_F(FewChannelChainPlan, adds_the_pieces_of_many_blocks) {
 
 TEST_F(FewChannelChainPlan, joins_both_convolutions_of_a_lenet) {
   const char* const text =
-      "in one kernel: c1 conv2d direct + relu + max_pool2d; c2 conv2d direct + relu + max_pool2d;";
+      "in one kernel: c1 conv2d direct_sample + relu + max_pool2d; c2 conv2d direct_sample + relu "
+      "+ max_pool2d;";
   expect_same_as_dynamic(options({}), 5, {1, 28, 28}, text);
   expect_same_as_dynamic(options({{"kernel_size", std::int64_t{7}}}), 2, {3, 32, 32}, text);
   expect_same_as_dynamic(options({{"kernel_size", std::int64_t{3}}, {"padding", std::int64_t{1}}}),
@@ -113,8 +114,8 @@ TEST_F(FewChannelChainPlan, joins_them_in_half_precision_too) {
     const auto plan = StepPlan::make(*planned, input, PlanMode::training, &why);
     ASSERT_NE(plan, nullptr) << why;
     EXPECT_EQ(plan->why_not_recordable(), "");
-    EXPECT_NE(plan->text().find(
-                  cat("c2 conv2d direct + relu + max_pool2d; operands in ", name_of(precision))),
+    EXPECT_NE(plan->text().find(cat("c2 conv2d direct_sample + relu + max_pool2d; operands in ",
+                                    name_of(precision))),
               std::string::npos)
         << plan->text();
     const double unit = precision == ComputePrecision::bf16 ? 0x1p-8 : 0x1p-11;
@@ -135,8 +136,9 @@ TEST_F(FewChannelChainPlan, joins_them_in_half_precision_too) {
 }
 
 TEST_F(FewChannelChainPlan, takes_a_tanh_with_it) {
-  expect_same_as_dynamic(options({{"activation", std::string("tanh")}}), 3, {1, 28, 28},
-                         "c1 conv2d direct + tanh + max_pool2d; c2 conv2d direct + tanh");
+  expect_same_as_dynamic(
+      options({{"activation", std::string("tanh")}}), 3, {1, 28, 28},
+      "c1 conv2d direct_sample + tanh + max_pool2d; c2 conv2d direct_sample + tanh");
 }
 
 TEST_F(FewChannelChainPlan, leaves_large_images_to_the_algorithms) {

@@ -12,6 +12,7 @@
 #include "framework/random.h"
 #include "layers/layer_types.h"
 #include "layers/plan/step_plan.h"
+#include "tests/layers/layer_cases.h"
 
 namespace convscope {
 namespace {
@@ -35,7 +36,7 @@ LayerSpec conv(const char* name, std::int64_t k, std::int64_t r, std::int64_t st
                 {"bias", bias}});
 }
 
-LayerContext context_of(const char* layout, const char* algorithm = "direct") {
+LayerContext context_of(const char* layout, const char* algorithm = testing::kDirect) {
   LayerContext context;
   context.seed = 5;
   context.conv_policy = [layout, algorithm](const std::string&) {
@@ -45,7 +46,7 @@ LayerContext context_of(const char* layout, const char* algorithm = "direct") {
 }
 
 std::shared_ptr<Module> network(const std::vector<LayerSpec>& specs, const Shape& input,
-                                const char* layout, const char* algorithm = "direct") {
+                                const char* layout, const char* algorithm = testing::kDirect) {
   LayerContext context = context_of(layout, algorithm);
   return build_layers(specs, input, context);
 }

@@ -40,7 +40,8 @@ std::string expect_compiled(const LayerSpec& layer) {
         {{.type = "conv2d", .name = "c1", .options = conv},
          layer,
          {.type = "conv2d", .name = "c2", .options = conv}},
-        {6, 24, 9, 9}, {"direct", "direct", "direct", blocked ? "nchw16c" : "nchw"},
+        {6, 24, 9, 9},
+        {testing::kDirect, testing::kDirect, testing::kDirect, blocked ? "nchw16c" : "nchw"},
         blocked ? 64 * 6e-8 : 0);
     EXPECT_EQ(text.find("dynamic graph"), std::string::npos) << text;
   }

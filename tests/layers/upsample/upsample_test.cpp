@@ -90,7 +90,8 @@ TEST(Upsample, IsCompiledWithTheSameBits) {
             .name = "u",
             .options = options({{"scale", 2.0}, {"mode", std::string(mode)}})},
            {.type = "conv2d", .name = "c2", .options = conv}},
-          {6, 24, 9, 9}, {"direct", "direct", "direct", layout}, blocked ? 64 * 6e-8 : 0);
+          {6, 24, 9, 9}, {testing::kDirect, testing::kDirect, testing::kDirect, layout},
+          blocked ? 64 * 6e-8 : 0);
       EXPECT_NE(text.find(cat("u  upsample ", mode)), std::string::npos) << text;
       EXPECT_EQ(text.find("nchw16c") != std::string::npos, blocked) << text;
     }

@@ -16,15 +16,12 @@
 //            the image are skipped. The weights are packed before the call in the order in which a
 //            tile reads them (prepare_weights). backward_data runs the same loops over dy. Row h of
 //            dx takes the taps with r = h + pad_top mod stride_h, and each column parity takes
-//            other taps s. At the end the parities are interleaved. NCHW16c
-//            (layers/dispatch/activation_layout.h) needs no copy of rows and no transposition:
-//            shared/nchw16c_pass.cpp. Groups smaller than a block of channels are in
-//            nchw16c_groups.cpp. In backward_weight, dy is transposed to k in the lanes; 14 taps
-//            (c, s) of one r broadcast pixels of x; 28 accumulators stay in registers over whole
-//            rows. Threads take (image, rows, output channels), or (output channels, slice of N) in
-//            backward_weight.
-// Shapes     x [N,C,H,W], w [K,C/G,R,S], y [N,K,P,Q], f32 row-major or x and y NCHW16c, any
-//            alignment; f32 accumulators
+//            other taps s. At the end the parities are interleaved. In backward_weight, dy is
+//            transposed to k in the lanes; 14 taps (c, s) of one r broadcast pixels of x; 28
+//            accumulators stay in registers over whole rows. Threads take (image, rows, output
+//            channels), or (output channels, slice of N) in backward_weight.
+// Shapes     x [N,C,H,W], w [K,C/G,R,S], y [N,K,P,Q], f32 row-major, any alignment; f32
+//            accumulators
 // Supports   f32; every stride, dilation, padding and number of groups; kernels up to 1024 taps
 // Cost       FLOPs = 2 N K P Q (C/G) R S less the taps above and below the image; bytes = the three
 //            tensors once; workspace = a panel for each thread (backward_weight: dw in lanes for
@@ -39,7 +36,8 @@
 //            kSlices 16: enough work for the threads when there are few output channels
 // Source     E. Georganas et al.: Anatomy of High-Performance Deep Learning Convolutions on SIMD
 //            Architectures, SC 2018, arXiv 1808.05567; here without JIT and for NCHW images
-// Read next  im2col_gemm_cpu.cpp, the same products as a matrix product; tiles_simd.cpp, the tiles
+// Read next  im2col_gemm_cpu.cpp, the same products as a matrix product; tiles_simd.cpp, the tiles;
+//            direct_nchw16c_cpu.cpp, images in blocks of 16 channels
 #include <algorithm>
 #include <array>
 
@@ -50,9 +48,7 @@
 #include "layers/conv2d/algorithm.h"
 #include "layers/conv2d/counts.h"
 #include "layers/conv2d/direct/cpu/direct_plan.h"
-#include "layers/conv2d/direct/cpu/nchw16c_groups.h"
 #include "layers/conv2d/shared/data_pass.h"
-#include "layers/conv2d/shared/nchw16c_pass.h"
 #include "layers/conv2d/shared/tiles.h"
 #include "layers/dispatch/limits/workspace_limit.h"
 
@@ -61,9 +57,8 @@ namespace convscope {
 namespace {
 
 using namespace direct;
-using nchw16c_groups::is_small;
 
-// ---- weights -----------------------------------------------------------------------------------
+// ---- weights ------------------------------------------------------------------------------------
 
 // The channels [k, k + count) of one tile, packed to `width` lanes.
 struct Block {
@@ -111,22 +106,16 @@ void pack_weights(const DirectTiling& pass, const float* w, float* packed) {
                });
 }
 
-bool is_nchw16c(const Conv2dProblem& z) { return z.layout != ActivationLayout::nchw; }
-
 std::size_t prepared_bytes(const Conv2dProblem& problem, Direction direction) {
-  if (is_small(problem)) return nchw16c_groups::prepared_bytes(problem, direction);
-  if (is_nchw16c(problem)) return nchw16c::prepared_bytes(problem, direction);
   return static_cast<std::size_t>(DirectTiling(problem, direction).weight_floats()) * sizeof(float);
 }
 
 void prepare_weights(const Conv2dPrepareArgs& args) {
-  if (is_small(args.problem)) return nchw16c_groups::prepare_weights(args);
-  if (is_nchw16c(args.problem)) return nchw16c::prepare_weights(args);
   pack_weights(DirectTiling(args.problem, args.direction), static_cast<const float*>(args.w),
                static_cast<float*>(args.prepared));
 }
 
-// ---- forward and backward_data: one pass from `in` to `out` ------------------------------------
+// ---- forward and backward_data: one pass from `in` to `out` -------------------------------------
 
 class DirectPass {
  public:
@@ -283,20 +272,16 @@ class DirectPass {
 };
 
 void forward(const Conv2dForwardArgs& args) {
-  if (is_small(args.problem)) return nchw16c_groups::forward(args);
-  if (is_nchw16c(args.problem)) return nchw16c::forward(args);
   const DirectTiling pass(args.problem, Direction::forward);
   DirectPass(pass, DataPass(args)).run();
 }
 
 void backward_data(const Conv2dBackwardDataArgs& args) {
-  if (is_small(args.problem)) return nchw16c_groups::backward_data(args);
-  if (is_nchw16c(args.problem)) return nchw16c::backward_data(args);
   const DirectTiling pass(args.problem, Direction::backward_data);
   DirectPass(pass, DataPass(args)).run();
 }
 
-// ---- backward_weight ---------------------------------------------------------------------------
+// ---- backward_weight ----------------------------------------------------------------------------
 
 class WeightGradient : WeightRuns<DirectWeightTiling> {
  public:
@@ -372,18 +357,13 @@ class WeightGradient : WeightRuns<DirectWeightTiling> {
 };
 
 void backward_weight(const Conv2dBackwardWeightArgs& args) {
-  if (is_small(args.problem)) return nchw16c_groups::backward_weight(args);
-  if (is_nchw16c(args.problem)) return nchw16c::backward_weight(args);
   const DirectWeightTiling plan(args.problem);
   WeightGradient(plan, args).run();
 }
 
-// ---- algorithm
-// --------------------------------------------------------------------------------------
+// ---- algorithm ----------------------------------------------------------------------------------
 
 Conv2dSupport supports(const Conv2dProblem& problem, Direction) {
-  if (is_small(problem)) return nchw16c_groups::supports(problem);
-  if (is_nchw16c(problem)) return nchw16c::supports(problem);
   if (problem.dtype != DType::f32) {
     return Conv2dSupport::no(cat("expects elements of type f32, got ", name_of(problem.dtype)));
   }
@@ -470,14 +450,10 @@ Conv2dCost dw_cost(const Conv2dProblem& z) {
 }
 
 Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
-  if (is_small(z)) return nchw16c_groups::cost(z, direction);
-  if (is_nchw16c(z)) return nchw16c::cost(z, direction);
   return direction == Direction::backward_weight ? dw_cost(z) : data_cost(z, direction);
 }
 
 std::size_t workspace_bytes(const Conv2dProblem& problem, Direction direction) {
-  if (is_small(problem)) return nchw16c_groups::workspace_bytes(problem, direction);
-  if (is_nchw16c(problem)) return nchw16c::workspace_bytes(problem, direction);
   if (direction == Direction::backward_weight) {
     const DirectWeightTiling plan(problem);
     return static_cast<std::size_t>(plan.sums_floats() + num_threads() * plan.thread_floats()) *
@@ -491,8 +467,8 @@ const Conv2dAlgorithm kAlgorithm{
     .name = "direct",
     .device = DeviceType::cpu,
     .idea =
-        "direct convolution: a tile of accumulators stays in registers, and x is read without a "
-        "copy",
+        "direct convolution: a tile of accumulators stays in registers over padded rows of x, and "
+        "no matrix of patches is written",
     .paper =
         "Georganas et al. 2018: Anatomy of High-Performance Deep Learning Convolutions on SIMD "
         "Architectures, arXiv 1808.05567",
@@ -504,8 +480,6 @@ const Conv2dAlgorithm kAlgorithm{
     .error_growth = 8,
     .exact_on_integers = true,
     .fuses_epilogue = true,
-    .takes_nchw16c_layout = true,
-    .takes_nchw_x = true,
     .forward = forward,
     .backward_data = backward_data,
     .backward_weight = backward_weight,

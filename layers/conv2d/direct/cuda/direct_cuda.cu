@@ -3,37 +3,30 @@
 // shared memory. It is for few input channels, where a matrix product has too little work.
 //
 // Formula    y[n,k,p,q] = b[k] + sum over c, r, s of
-//            x[n, g C/G + c, p stride_h - pad_top + r dilation_h,
-//                            q stride_w - pad_left + s dilation_w] w[k,c,r,s]
+//            x[n, c, p stride - pad_top + r, q stride - pad_left + s] w[k,c,r,s]
 // Textbook   for n, k, p, q:
 //              for c, r, s: sum += x[n][c][p * stride - pad + r][...] * w[k][c][r][s]
 //              y[n][k][p][q] = relu(sum + b[k] + residual)
-// Method     Three implementations, in this order:
-//            one block for a sample   small images of few channels: few_channel_conv.h, one stage
-//              without pooling, which also splits a sample's outputs among threads
-//            register tiles           R = S = 3, 5, 7 at stride 1 or 2:
-//              forward          a thread has 8 pixels of a row for 8 output channels, a block some
-//                               rows and columns for up to 64 channels. The row of x that 8 pixels
-//                               need is loaded once for R columns of the kernel; output channels
-//                               are neighbours in w. The next chunk of x is copied (cp.async) while
-//                               this chunk is multiplied.
-//              backward_data    C <= 4 or stride 2: a thread has 2 x 8 pixels of dx for 3 or 4
-//                               channels and loops over the output channels. The pairs of (r, s)
-//                               and pixel at stride 2 are known at compile time, so zeros are not
-//                               multiplied. Other cases run forward over dy with the rotated
-//                               kernel.
-//              backward_weight  a thread has R (or 3 x 3) accumulators for 8 output channels and
-//                               one c, and loops over rows of y, 4 pixels at a time. Each block
-//                               has a slice of the rows; a second kernel adds the slices in order
-//            one thread, one output   all other problems: any size, stride, dilation, groups; slow
-// Shapes     x [N,C,H,W], w [K,C/G,R,S], y [N,K,P,Q], row-major, any alignment, f32, f32
-//            accumulators
-// Supports   f32; every stride, dilation, padding and number of groups; fewer than 2^25 images,
-//            channels, weights, pixels of an image and tiles of 8 pixels, which int counts
-// Cost       FLOPs = 2 N K P Q (C/G) R S; bytes = every tensor once, x again around each tile; dw
-//            also writes and reads the sums of its slices. Compute-bound except with 1 or 2 input
+// Method     forward          a thread has 8 pixels of a row for 8 output channels, a block some
+//                             rows and columns for up to 64 channels. The row of x that 8 pixels
+//                             need is loaded once for R columns of the kernel; output channels are
+//                             neighbours in w. The next chunk of x is copied (cp.async) while this
+//                             chunk is multiplied.
+//            backward_data    C <= 4 or stride 2: a thread has 2 x 8 pixels of dx for 3 or 4
+//                             channels and loops over the output channels. The pairs of (r, s) and
+//                             pixel at stride 2 are known at compile time, so zeros are not
+//                             multiplied. Other cases run forward over dy with the rotated kernel.
+//            backward_weight  a thread has R (or 3 x 3) accumulators for 8 output channels and one
+//                             c, and loops over rows of y, 4 pixels at a time. Each block has a
+//                             slice of the rows; a second kernel adds the slices in order
+// Shapes     x [N,C,H,W], w [K,C,R,R], y [N,K,P,Q], row-major, any alignment, f32, f32 accumulators
+// Supports   f32; kernels of 3x3, 5x5 and 7x7, stride 1 or 2, no dilation, one group, every
+//            padding; fewer than 2^25 images, channels, weights, pixels of an image and tiles of 8
+//            pixels, which int counts
+// Cost       FLOPs = 2 N K P Q C R^2; bytes = every tensor once, x again around each tile; dw also
+//            writes and reads the sums of its slices. Compute-bound except with 1 or 2 input
 //            channels
-// Numerics   sums of C/G R S products, one after another. Chains of bounded length would need a
+// Numerics   sums of C R^2 products, one after another. Chains of bounded length would need a
 //            second set of accumulators, but 128 registers hold only the first 64. So the error
 //            bound grows with the square root of the length (`one_chain`); dw is summed in some 400
 //            slices. The order depends only on the sizes: same bits on each run. Exact on integers.
@@ -46,16 +39,13 @@
 //            w for (r, s) serves at least 12 products.
 // Source     the tiles: V. Volkov, J. Demmel: Benchmarking GPUs to Tune Dense Linear Algebra, 2008
 //            (registers before shared memory); the rest is our own
-// Read next  im2col_gemm_cuda.cu (the same sums as a matrix product),
-//            few_channel_conv_forward_cuda.cu (one block for a sample)
-#include <climits>
-
+// Read next  im2col_gemm_cuda.cu (the same sums as a matrix product); direct_sample_cuda.cu (a
+//            sample in one block); direct_any_cuda.cu (one thread for each output)
 #include "layers/conv2d/algorithm.h"
 #include "layers/conv2d/direct/cuda/direct_cuda_data.cuh"
 #include "layers/conv2d/direct/cuda/direct_cuda_weight.cuh"
 #include "layers/conv2d/epilogue.cuh"
 #include "layers/conv2d/shared/cuda/device_time.cuh"
-#include "layers/conv2d/shared/few_channel_conv.h"
 
 namespace convscope {
 namespace {
@@ -63,124 +53,7 @@ namespace {
 using namespace direct_cuda;
 using Index = std::int64_t;
 
-// ---- one thread, one output --------------------------------------------------------------------
-
-__global__ void __launch_bounds__(kBlockThreads)
-    forward_any_kernel(const DirectShape z, Index count, const ForwardPointers at) {
-  for (Index i = global_thread(); i < count; i += global_threads()) {
-    const int q = static_cast<int>(i % z.q);
-    const int p = static_cast<int>(i / z.q % z.p);
-    const Index image = i / z.q / z.p;
-    const int k = static_cast<int>(image % z.k);
-    const Index n = image / z.k;
-    const float* w = at.w.w + static_cast<Index>(k) * z.c_group * z.r * z.s;
-    const Index first = n * z.c + static_cast<Index>(k / z.k_group) * z.c_group;
-    float sum = 0;
-    for (int c = 0; c < z.c_group; ++c) {
-      const float* const x = at.x + (first + c) * z.h * z.w;
-      for (int r = 0; r < z.r; ++r, w += z.s) {
-        const int h = p * z.stride_h - z.pad_top + r * z.dilation_h;
-        if (h < 0 || h >= z.h) continue;
-        for (int s = 0; s < z.s; ++s) {
-          const int column = q * z.stride_w - z.pad_left + s * z.dilation_w;
-          if (column >= 0 && column < z.w) sum += x[static_cast<Index>(h) * z.w + column] * w[s];
-        }
-      }
-    }
-    if (at.b != nullptr) sum += at.b[k];
-    at.y[i] = finished(sum, at.residual, i, at.relu);
-  }
-}
-
-__global__ void add_residual_kernel(Index count, const float* residual, bool relu, float* y) {
-  for (Index i = global_thread(); i < count; i += global_threads()) {
-    y[i] = finished(y[i], residual, i, relu);
-  }
-}
-
-__global__ void __launch_bounds__(kBlockThreads)
-    data_any_kernel(const DirectShape z, Index count, const float* dy, const float* w, float* dx) {
-  for (Index i = global_thread(); i < count; i += global_threads()) {
-    const int column = static_cast<int>(i % z.w);
-    const int h = static_cast<int>(i / z.w % z.h);
-    const Index image = i / z.w / z.h;
-    const int channel = static_cast<int>(image % z.c);
-    const Index n = image / z.c;
-    const int group = channel / z.c_group;
-    const int c = channel - group * z.c_group;
-    float sum = 0;
-    for (int r = 0; r < z.r; ++r) {
-      const int at_p = h + z.pad_top - r * z.dilation_h;
-      if (at_p < 0 || at_p % z.stride_h != 0 || at_p / z.stride_h >= z.p) continue;
-      for (int s = 0; s < z.s; ++s) {
-        const int at_q = column + z.pad_left - s * z.dilation_w;
-        if (at_q < 0 || at_q % z.stride_w != 0 || at_q / z.stride_w >= z.q) continue;
-        const Index pixel = static_cast<Index>(at_p / z.stride_h) * z.q + at_q / z.stride_w;
-        for (int k = group * z.k_group; k < (group + 1) * z.k_group; ++k) {
-          sum += dy[(n * z.k + k) * z.p * z.q + pixel] *
-                 w[((static_cast<Index>(k) * z.c_group + c) * z.r + r) * z.s + s];
-        }
-      }
-    }
-    dx[i] = sum;
-  }
-}
-
-// A warp computes one element of dw.
-__global__ void __launch_bounds__(kBlockThreads)
-    weight_any_kernel(const DirectShape z, Index count, const float* x, const float* dy,
-                      bool accumulate, float* dw) {
-  const int lane = static_cast<int>(threadIdx.x) % 32;
-  const Index warps = global_threads() / 32;
-  for (Index i = global_thread() / 32; i < count; i += warps) {
-    const int s = static_cast<int>(i % z.s);
-    const int r = static_cast<int>(i / z.s % z.r);
-    const int c = static_cast<int>(i / z.s / z.r % z.c_group);
-    const int k = static_cast<int>(i / z.s / z.r / z.c_group);
-    const int channel = k / z.k_group * z.c_group + c;
-    float sum = 0;
-    for (int n = 0; n < z.n; ++n) {
-      const float* const image = x + (static_cast<Index>(n) * z.c + channel) * z.h * z.w;
-      const float* const gradient = dy + (static_cast<Index>(n) * z.k + k) * z.p * z.q;
-      for (int pixel = lane; pixel < z.p * z.q; pixel += 32) {
-        const int p = pixel / z.q;
-        const int h = p * z.stride_h - z.pad_top + r * z.dilation_h;
-        const int column = (pixel - p * z.q) * z.stride_w - z.pad_left + s * z.dilation_w;
-        if (h < 0 || h >= z.h || column < 0 || column >= z.w) continue;
-        sum += gradient[pixel] * image[static_cast<Index>(h) * z.w + column];
-      }
-    }
-    sum = warp_sum(sum);
-    if (lane == 0) dw[i] = accumulate ? dw[i] + sum : sum;
-  }
-}
-
-// ---- selection ----------------------------------------------------------------------------------
-
-// Describes the problem as one stage without pooling, which is the argument of the kernels with one
-// block per sample (few_channel_conv.h).
-FewChannelStage stage_of(const Conv2dProblem& z, bool relu) {
-  const DirectShape s(z);
-  return {.c = s.c,
-          .h = s.h,
-          .w = s.w,
-          .k = s.k,
-          .r = s.r,
-          .pad_top = s.pad_top,
-          .pad_left = s.pad_left,
-          .p = s.p,
-          .q = s.q,
-          .activation = relu ? FewChannelActivation::relu : FewChannelActivation::none,
-          .max_pool = false};
-}
-bool is_small(const Conv2dProblem& z, bool wants_dx) {
-  if (!has_tiles(z) || z.stride_h != 1 || z.p() * z.q() > 1024 || z.c > 16 || z.k > 32 ||
-      z.pad_bottom >= z.r || z.pad_right >= z.s) {
-    return false;
-  }
-  const FewChannelStage stage = stage_of(z, false);
-  return *few_channel_refusal(&stage, 1, wants_dx) == '\0';
-}
+// ---- launchers ----------------------------------------------------------------------------------
 
 bool on_16_bytes(const void* pointer) {
   return reinterpret_cast<std::uintptr_t>(pointer) % 16 == 0;
@@ -223,38 +96,17 @@ void forward_by_tiles(const DirectShape& z, const ForwardPointers& at) {
   });
 }
 
-// ---- launchers ----------------------------------------------------------------------------------
-
 void forward(const Conv2dForwardArgs& args) {
-  const Conv2dProblem& problem = args.problem;
-  const DirectShape z(problem);
-  ForwardPointers at{.x = static_cast<const float*>(args.x),
-                     .w = {.w = static_cast<const float*>(args.w),
-                           .out_step = z.c_group * z.r * z.s,
-                           .in_step = z.r * z.s},
-                     .b = static_cast<const float*>(args.b),
-                     .residual = static_cast<const float*>(args.epilogue.residual),
-                     .relu = args.epilogue.relu,
-                     .by_fours = z.q % 4 == 0 && on_16_bytes(args.y),
-                     .y = static_cast<float*>(args.y)};
-  if (is_small(problem, false)) {
-    // The same kernel runs with and without a residual, so that both give the same bits.
-    FewChannelForward small;
-    small.stage[0] = stage_of(problem, at.relu && at.residual == nullptr);
-    small.batch = problem.n;
-    small.x = at.x;
-    small.w[0] = at.w.w;
-    small.b[0] = at.b;
-    small.y[0] = at.y;
-    few_channel_forward_kernel.get({DeviceType::cuda})(small);
-    if (at.residual == nullptr) return;
-    const Index elements = problem.y_shape().numel();
-    launch(add_residual_kernel, grid_for(elements), elements, at.residual, at.relu, at.y);
-    return;
-  }
-  if (has_tiles(problem)) return forward_by_tiles(z, at);
-  const Index count = problem.y_shape().numel();
-  launch(forward_any_kernel, grid_for(count), z, count, at);
+  const DirectShape z(args.problem);
+  forward_by_tiles(z, {.x = static_cast<const float*>(args.x),
+                       .w = {.w = static_cast<const float*>(args.w),
+                             .out_step = z.c_group * z.r * z.s,
+                             .in_step = z.r * z.s},
+                       .b = static_cast<const float*>(args.b),
+                       .residual = static_cast<const float*>(args.epilogue.residual),
+                       .relu = args.epilogue.relu,
+                       .by_fours = z.q % 4 == 0 && on_16_bytes(args.y),
+                       .y = static_cast<float*>(args.y)});
 }
 
 DataTiles data_tiles_of(const DirectShape& z) {
@@ -263,30 +115,11 @@ DataTiles data_tiles_of(const DirectShape& z) {
   return data_tiles(z.r, z.stride_h, z.k, z.h + z.pad_top - first_h, z.w + z.pad_left - first_w);
 }
 
-FewChannelBackward small_backward(const Conv2dProblem& problem) {
-  FewChannelBackward small;
-  small.stage[0] = stage_of(problem, false);
-  small.batch = problem.n;
-  return small;
-}
-
 void backward_data(const Conv2dBackwardDataArgs& args) {
-  const Conv2dProblem& problem = args.problem;
-  const DirectShape z(problem);
+  const DirectShape z(args.problem);
   const auto* const dy = static_cast<const float*>(args.dy);
   const auto* const w = static_cast<const float*>(args.w);
   auto* const dx = static_cast<float*>(args.dx);
-  if (is_small(problem, true)) {
-    FewChannelBackward small = small_backward(problem);
-    small.w[0] = w;
-    small.dy = dy;
-    small.dx = dx;
-    return few_channel_backward_kernel.get({DeviceType::cuda})(small);
-  }
-  if (!has_tiles(problem)) {
-    const Index count = problem.x_shape().numel();
-    return launch(data_any_kernel, grid_for(count), z, count, dy, w, dx);
-  }
   if (z.stride_h == 1 && z.c > 4) {
     DirectShape back = z;
     back.c = z.k;
@@ -330,18 +163,6 @@ void backward_weight(const Conv2dBackwardWeightArgs& args) {
   auto* const dw = static_cast<float*>(args.dw);
   auto* const sums = static_cast<float*>(args.workspace);
   const Index count = problem.w_shape().numel();
-  if (problem.n > 0 && is_small(problem, false)) {
-    FewChannelBackward small = small_backward(problem);
-    small.x = x;
-    small.dy = dy;
-    small.dw[0] = dw;
-    small.accumulate[0] = args.accumulate;
-    small.sums = sums;
-    return few_channel_backward_kernel.get({DeviceType::cuda})(small);
-  }
-  if (!has_tiles(problem)) {
-    return launch(weight_any_kernel, grid_for(count * 32), z, count, x, dy, args.accumulate, dw);
-  }
   const WeightTiles t = weight_tiles_of(problem);
   const LaunchShape shape{
       .grid = dim3(static_cast<unsigned>(t.slices), static_cast<unsigned>(t.tiles_k * t.tiles_c)),
@@ -357,22 +178,19 @@ void backward_weight(const Conv2dBackwardWeightArgs& args) {
          sums, count, t.slices, args.accumulate, dw);
 }
 
-// ---- algorithm
-// ---------------------------------------------------------------------------------------
+// ---- algorithm ----------------------------------------------------------------------------------
 
 Conv2dSupport supports(const Conv2dProblem& z, Direction) {
-  if (z.dtype != DType::f32) {
-    return Conv2dSupport::no(cat("expects elements of type f32, got ", name_of(z.dtype)));
-  }
-  constexpr Index kMax = INT_MAX / 64;  // tiles are counted in int
-  if (z.n > kMax || z.k * z.c_per_group() * z.r * z.s > kMax || z.c > kMax || z.k > kMax ||
-      z.h * z.w > kMax || z.p() * z.q() > kMax ||
-      z.n * ceil_div(static_cast<int>(z.p() * z.q()), 8) > kMax) {
-    return Conv2dSupport::no(
-        "expects fewer than 2^25 images, channels, weights, pixels of one image and tiles of 8 "
-        "pixels");
-  }
-  return {};
+  const Conv2dSupport direct = direct_support(z);
+  if (!direct.yes) return direct;
+  return has_register_tiles(z)
+             ? Conv2dSupport{}
+             : Conv2dSupport::no(
+                   cat("expects a kernel of 3x3, 5x5 or 7x7, stride 1 or 2, dilation 1 and groups "
+                       "1, got ",
+                       z.r, "x", z.s, ", stride ", z.stride_h, "x", z.stride_w, ", dilation ",
+                       z.dilation_h, "x", z.dilation_w, " and groups ", z.groups,
+                       "; direct_any accepts it"));
 }
 
 // Constants of the time estimate, fitted to one H200: the rate at which a tile computes, and the
@@ -413,44 +231,12 @@ constexpr double kSliceUs = 0.043;  // to add one slice to the previous slices
 // kSplitUs is the time for each of the others, in each round of two blocks on an SM.
 constexpr double kSplitUs = 0.5;
 double each_holds(double blocks) { return blocks / device_time::processors(); }
-// Constants of the kernels with one block per sample. Here chunk_us is the time of a call in
-// addition to the products.
-TileTimes sample_times(Direction direction) {
-  if (direction == Direction::forward) return {{0.5, 5.0}, 0.41};
-  if (direction == Direction::backward_data) return {{0.5, 0.5}, 2.0};
-  return {{0.36, 0.54}, 4.5};
-}
 // Time of an SM to store an element of y or dx, if elements are stored in groups of four or one at
 // a time.
 constexpr double kFourStoreUs = 0.00013;
 constexpr double kSingleStoreUs = 0.0009;
 constexpr double kScatteredStoreUs = 0.0013;  // dx with a stride: the elements of a phase are not
                                               // adjacent
-
-// Returns the microseconds of the general kernels. Each step of a thread's reduction takes a base
-// time, plus a time for each round of 2048 threads on each SM. In dw a warp computes each element
-// and takes 32 pixels in a step.
-double any_us(const Conv2dProblem& z, Direction direction) {
-  using device_time::number;
-  const double at_once = device_time::processors() * 2048;
-  constexpr double kAroundUs = 2.0;
-  if (direction == Direction::backward_weight) {
-    const double rounds = 32 * number(z.w_shape().numel()) / at_once;
-    const double terms = number(z.n) * number(ceil_div(z.p() * z.q(), Index{32}));
-    return terms * (0.14 + 0.54 * rounds) + 2.2 * rounds + 0.65 * number(z.n) + 0.67;
-  }
-  const double taps = number(z.r * z.s);
-  if (direction == Direction::backward_data) {
-    const double rounds = number(z.x_shape().numel()) / at_once;
-    // A thread tests each tap and adds the tap's channels if it reaches a pixel of dy. All threads
-    // of a warp wait if one of them adds, so a stride saves no time.
-    const double terms = number(z.k_per_group()) * taps;
-    return taps * (0.21 + 1.0 * rounds) + terms * (0.016 + 0.17 * rounds) +
-           0.075 * number(z.k_per_group()) + kAroundUs;
-  }
-  const double rounds = number(z.y_shape().numel()) / at_once;
-  return number(z.c_per_group()) * (taps * (0.061 + 0.29 * rounds) + 0.28) + kAroundUs;
-}
 
 // Returns the microseconds of the kernels with tiles. The SMs process the blocks in rounds.
 double tiles_us(const Conv2dProblem& z, Direction direction) {
@@ -501,40 +287,17 @@ Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
   Conv2dCost cost{.flops = z.nominal_flops(),
                   .bytes = z.nominal_bytes(),
                   .launches = weight ? 0.31 : 1.8};  // in addition to the times below
-  double us = 0;
-  if (is_small(z, direction == Direction::backward_data)) {
-    const double samples = device_time::number(z.n);
-    const TileTimes times = sample_times(direction);
-    const double each = cost.flops / samples;
-    // In forward several blocks share a sample, so the number of rounds is not rounded up.
-    us = times.chunk_us + (direction == Direction::forward
-                               ? 1e6 * each / peak *
-                                     std::max(device_time::processors() / times.rate.alone,
-                                              samples / times.rate.busy)
-                               : device_time::blocks_us(samples, each, peak, times.rate));
-  } else if (!has_tiles(z)) {
-    cost.launches = 0.041;
-    us = any_us(z, direction);
-  } else {
-    us = tiles_us(z, direction);
-    if (weight) {
-      cost.pass_bytes = 4.8 * device_time::number(weight_tiles_of(z).slices) *
-                        device_time::number(z.w_shape().numel()) * sizeof(float);
-    }
+  if (weight) {
+    cost.pass_bytes = 4.8 * device_time::number(weight_tiles_of(z).slices) *
+                      device_time::number(z.w_shape().numel()) * sizeof(float);
   }
-  cost.peak_share = device_time::share_of(cost.flops, us, peak);
+  cost.peak_share = device_time::share_of(cost.flops, tiles_us(z, direction), peak);
   return cost;
 }
 
 std::size_t workspace_bytes(const Conv2dProblem& z, Direction direction) {
-  if (direction != Direction::backward_weight || !has_tiles(z)) return 0;
-  Index floats = 0;
-  if (is_small(z, false)) {
-    const FewChannelStage stage = stage_of(z, false);
-    floats = few_channel_chunks(z.n) * few_channel_piece_floats(&stage, 1);
-  } else {
-    floats = weight_tiles_of(z).slices * z.w_shape().numel();
-  }
+  if (direction != Direction::backward_weight) return 0;
+  const Index floats = weight_tiles_of(z).slices * z.w_shape().numel();
   return static_cast<std::size_t>(floats) * sizeof(float);
 }
 

@@ -17,9 +17,9 @@
 //            products. backward_data with stride > 1 computes the pixels that forward reads, then
 //            writes zeros between them. In backward_weight dy is transposed to k in the lanes,
 //            pixels of 14 planes of x are broadcast, and 28 accumulators stay in registers over a
-//            run of pixels. In NCHW16c only w is packed (nchw16c_pass.cpp).
-// Shapes     x [N,C,H,W], w [K,C/G,1,1], y [N,K,P,Q], f32 row-major or x and y NCHW16c
-//            (layers/dispatch/activation_layout.h), any alignment; f32 accumulators
+//            run of pixels.
+// Shapes     x [N,C,H,W], w [K,C/G,1,1], y [N,K,P,Q], f32 row-major, any alignment; f32
+//            accumulators
 // Supports   f32 with a 1x1 kernel and no padding; every stride and number of groups
 // Cost       FLOPs = 2 N K P Q C/G; bytes = the three tensors once; workspace = panels of each
 //            thread (backward_weight: dw in lanes for each slice). Memory-bound under about 30
@@ -45,7 +45,6 @@
 #include "layers/conv2d/algorithm.h"
 #include "layers/conv2d/counts.h"
 #include "layers/conv2d/shared/data_pass.h"
-#include "layers/conv2d/shared/nchw16c_pass.h"
 #include "layers/conv2d/shared/tiles.h"
 #include "layers/conv2d/shared/weight_sums.h"
 #include "layers/dispatch/limits/workspace_limit.h"
@@ -65,7 +64,7 @@ constexpr Index kMaxPixels = kMaxPanels * 32;  // no instruction set has wider p
 
 bool strided(const Conv2dProblem& z) { return z.stride_h != 1 || z.stride_w != 1; }
 
-// ---- forward, backward_data: out[rows, pixels] = weights[rows, `depth`] in[`depth`, pixels] ----
+// ---- forward, backward_data: out[rows, pixels] = weights[rows, `depth`] in[`depth`, pixels] -----
 
 struct Gemm1x1Tiling {
   Gemm1x1Tiling(const Conv2dProblem& problem, Direction direction)
@@ -113,7 +112,7 @@ struct Gemm1x1Tiling {
   Index group = 1;  // panels read without a copy that share a tile of weights
 };
 
-// ---- weights -----------------------------------------------------------------------------------
+// ---- weights ------------------------------------------------------------------------------------
 
 // Packs w in tiles of [`depth`, height], in the order in which a product reads them.
 void pack_weights(const Gemm1x1Tiling& plan, const float* w, float* packed) {
@@ -137,21 +136,17 @@ void pack_weights(const Gemm1x1Tiling& plan, const float* w, float* packed) {
                });
 }
 
-bool is_nchw16c(const Conv2dProblem& z) { return z.layout != ActivationLayout::nchw; }
-
 std::size_t prepared_bytes(const Conv2dProblem& problem, Direction direction) {
-  if (is_nchw16c(problem)) return nchw16c::prepared_bytes(problem, direction);
   return static_cast<std::size_t>(Gemm1x1Tiling(problem, direction).weight_floats()) *
          sizeof(float);
 }
 
 void prepare_weights(const Conv2dPrepareArgs& args) {
-  if (is_nchw16c(args.problem)) return nchw16c::prepare_weights(args);
   pack_weights(Gemm1x1Tiling(args.problem, args.direction), static_cast<const float*>(args.w),
                static_cast<float*>(args.prepared));
 }
 
-// ---- the product -------------------------------------------------------------------------------
+// ---- the product --------------------------------------------------------------------------------
 
 class Product {
  public:
@@ -325,18 +320,16 @@ class Product {
 };
 
 void forward(const Conv2dForwardArgs& args) {
-  if (is_nchw16c(args.problem)) return nchw16c::forward(args);
   const Gemm1x1Tiling plan(args.problem, Direction::forward);
   Product(plan, DataPass(args)).run();
 }
 
 void backward_data(const Conv2dBackwardDataArgs& args) {
-  if (is_nchw16c(args.problem)) return nchw16c::backward_data(args);
   const Gemm1x1Tiling plan(args.problem, Direction::backward_data);
   Product(plan, DataPass(args)).run();
 }
 
-// ---- backward_weight ---------------------------------------------------------------------------
+// ---- backward_weight ----------------------------------------------------------------------------
 
 // A run is a range of pixels of one image, and a slice is a range of the runs of all images. A
 // chunk of work is one block of output channels for one slice.
@@ -397,12 +390,11 @@ class WeightGradient : WeightRuns<Gemm1x1WeightTiling> {
 };
 
 void backward_weight(const Conv2dBackwardWeightArgs& args) {
-  if (is_nchw16c(args.problem)) return nchw16c::backward_weight(args);
   const Gemm1x1WeightTiling plan(args.problem);
   WeightGradient(plan, args).run();
 }
 
-// ---- algorithm ---------------------------------------------------------------------------------
+// ---- algorithm ----------------------------------------------------------------------------------
 
 Conv2dSupport supports(const Conv2dProblem& z, Direction) {
   if (z.dtype != DType::f32) {
@@ -415,12 +407,10 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction) {
     return Conv2dSupport::no(cat("expects no padding, got ", z.pad_top, ", ", z.pad_bottom, ", ",
                                  z.pad_left, ", ", z.pad_right, " (top, bottom, left, right)"));
   }
-  if (is_nchw16c(z)) return nchw16c::supports(z);
   return {};
 }
 
 Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
-  if (is_nchw16c(z)) return nchw16c::cost(z, direction);
   const Index lanes = tile_kernels.get().lanes;
   Conv2dCost out{.flops = z.nominal_flops(), .bytes = z.nominal_bytes()};
   if (direction == Direction::backward_weight) {
@@ -468,7 +458,6 @@ Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
 }
 
 std::size_t workspace_bytes(const Conv2dProblem& z, Direction direction) {
-  if (is_nchw16c(z)) return nchw16c::workspace_bytes(z, direction);
   if (direction == Direction::backward_weight) {
     const Gemm1x1WeightTiling plan(z);
     return static_cast<std::size_t>(plan.sums_floats() + num_threads() * plan.thread_floats()) *
@@ -491,8 +480,6 @@ const Conv2dAlgorithm kAlgorithm{
     .error_growth = 8,
     .exact_on_integers = true,
     .fuses_epilogue = true,
-    .takes_nchw16c_layout = true,
-    .takes_nchw_x = true,
     .forward = forward,
     .backward_data = backward_data,
     .backward_weight = backward_weight,

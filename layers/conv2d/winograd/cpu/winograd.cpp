@@ -7,7 +7,7 @@
 #include "framework/parallel.h"
 #include "layers/conv2d/counts.h"
 #include "layers/conv2d/shared/data_pass.h"
-#include "layers/conv2d/shared/nchw16c_pass.h"
+#include "layers/conv2d/shared/nchw16c_support.h"
 #include "layers/conv2d/winograd/cpu/winograd_images.h"
 #include "layers/conv2d/winograd/cpu/winograd_kernels.h"
 #include "layers/conv2d/winograd/cpu/winograd_plan.h"
@@ -446,7 +446,7 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction) {
     return no("expects groups of at least 4 kernels' planes, got ", z.c_per_group(), "x",
               z.k_per_group());
   }
-  return is_nchw16c(z) ? nchw16c::supports(z) : Conv2dSupport{};  // groups of whole blocks
+  return is_nchw16c(z) ? groups_of_blocks(z) : Conv2dSupport{};
 }
 
 // Lanes without a channel cost as much as lanes with a channel.

@@ -9,7 +9,7 @@
 //              sum = 0
 //              for c, r, s: sum += int(x[n][c][h][w]) * int(w[k][c][r][s])
 //              y[n][k][p][q] = clip(round((s_x * s_w[k] * sum + b[k]) / s_y))
-// Method     as direct in NCHW16c: a tile of pixels x output channels stays in registers for the
+// Method     as direct_nchw16c: a tile of pixels x output channels stays in registers for the
 //            whole reduction. Four input channels are adjacent, and one instruction adds their four
 //            products (int8_vector.h). Taps outside the image are skipped. Threads divide blocks of
 //            output channels, images and rows (int8_plan.h). For a 1x1 kernel the image is one line

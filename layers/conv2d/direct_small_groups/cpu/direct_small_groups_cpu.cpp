@@ -1,25 +1,42 @@
 // SPDX-License-Identifier: Apache-2.0
-// nchw16c_groups.cpp: forward and backward_data of small groups in NCHW16c. Each block of 16
-// channels of an image is a separate convolution, in which lanes of different groups never mix.
+// direct_small_groups_cpu.cpp: convolution of NCHW16c images in groups of 2, 4 or 8 channels, as in
+// ResNeXt. Each block of 16 channels of an image is a separate convolution, in which lanes of
+// different groups never mix.
 //
 // Formula    y[n,k,p,q] = b[k] + sum over i < M, r, s of
 //            w[k,i,r,s] x[n, k/M M + i, p stride_h - pad_top + r dilation_h, ...]; M = C/G = K/G
-// Method     A tile is some pixels of a row of `out`, whose accumulators stay in registers over all
+// Textbook   for n, blocks of 16 channels, p, q:
+//              sums[16] = b[16]
+//              for r, s, d < M:                       # lane l takes channel (l mod M) xor d
+//                pixel[16] = x[n,block,p+r,q+s][16], permuted within the groups by d
+//                sums[16] += pixel[16] * w[block,r,d,s][16]
+//              y[n,block,p,q][16] = sums[16]
+// Method     Schedule of direct: the loop nest of direct_lesson_cpu.cpp. A block of 16 channels
+//            contains whole groups, so 16 channels of y depend on only the same 16 channels of x.
+//            A tile is some pixels of a row of `out`, whose accumulators stay in registers over all
 //            (r, s) and the M channels of a group. In step d every lane l takes channel (l mod M)
 //            xor d of its group, so one shuffle of a pixel serves 16 output channels. The weights
-//            are packed in the same order (nchw16c_groups_tiles.h). In backward_data, columns of dx
-//            with one residue modulo stride_w read neighbouring columns of dy. Rows of the kernel
-//            are packed in reverse, so that neighbouring taps read neighbouring columns of dy.
-//            Threads share the (image, block of channels, range of rows).
-// Supports   f32; 2, 4 or 8 channels in a group, and as many kernels. Two other cases are computed
-//            in NCHW: groups of 12, 20 or 24, which cross block borders, and groups with more
-//            kernels than channels, whose x and y are in different blocks
-// Cost       FLOPs = 2 N K P Q M R S; bytes = the tensors once
-// Numerics   one rounding per FMA, in chains (framework/simd/sum_chain.h); NaN stays in its group
-// Choices    kChunkFlops: a few microseconds of one core, as in depthwise_nchw16c.cpp
-// Read next  nchw16c_groups_simd.cpp, the tiles; nchw16c_groups_weights.cpp, dw
-#include "layers/conv2d/direct/cpu/nchw16c_groups.h"
-
+//            are packed in the same order (direct_small_groups_tiles.h). In backward_data, columns
+//            of dx with one residue modulo stride_w read neighbouring columns of dy. Rows of the
+//            kernel are packed in reverse, so that neighbouring taps read neighbouring columns of
+//            dy. Threads share the (image, block of channels, range of rows). backward_weight is in
+//            direct_small_groups_weights.cpp.
+// Shapes     x [N,C/16,H,W,16], y [N,K/16,P,Q,16], w [K,M,R,S], f32, any alignment; f32
+//            accumulators; lanes after the last channel are 0
+// Supports   f32 in layout nchw16c; groups of 2, 4 or 8 channels and as many kernels; every stride,
+//            dilation and padding; kernels up to 1024 taps
+// Cost       FLOPs = 2 N K P Q M R S; bytes = the tensors once; workspace = dw for each slice. The
+//            algorithm is bound by FMAs and, with AVX-512, by shuffles on the same port
+// Numerics   one rounding per FMA, in chains (framework/simd/sum_chain.h); same bits on each run
+//            and for any number of threads; exact on integers below 2^24; NaN stays in its group
+// Backward   dx assigned; dw assigned or added to
+// Choices    kChunkFlops: a few microseconds of one core, as in depthwise_nchw16c.cpp. Groups of
+//            12, 20 or 24 channels cross block borders, and with more kernels than channels x and y
+//            of a group are in different blocks: direct computes these groups in NCHW
+// Source     S. Xie et al. 2017: Aggregated Residual Transformations for Deep Neural Networks,
+//            arXiv 1611.05431 (the layers); own work (the permutes)
+// Read next  ../../direct/direct_lesson_cpu.cpp, the loop nest; direct_small_groups_simd.cpp, the
+//            tiles; direct_small_groups_weights.cpp, dw; ../../direct_nchw16c, whole blocks
 #include <algorithm>
 #include <array>
 #include <span>
@@ -28,13 +45,15 @@
 #include "framework/parallel.h"
 #include "framework/simd/sum_chain.h"
 #include "layers/conv2d/counts.h"
-#include "layers/conv2d/direct/cpu/nchw16c_groups_tiles.h"
+#include "layers/conv2d/direct_small_groups/cpu/direct_small_groups_tiles.h"
+#include "layers/conv2d/direct_small_groups/cpu/direct_small_groups_weights.h"
+#include "layers/dispatch/limits/workspace_limit.h"
 
 namespace convscope {
 
 constinit IsaTable<GroupKernels> group_kernels;
 
-namespace nchw16c_groups {
+namespace direct_small_groups {
 namespace {
 
 using Index = std::int64_t;
@@ -70,8 +89,8 @@ struct GroupTiling {
 };
 
 // Packs the weights. In step d, lane l multiplies channel source(l, d) of its group
-// (nchw16c_groups_tiles.h), so the weight of this channel is stored for (d, l). Lanes after the
-// last channel get 0.
+// (direct_small_groups_tiles.h), so the weight of this channel is stored for (d, l). Lanes after
+// the last channel get 0.
 void pack(const GroupTiling& pass, const float* w, float* packed) {
   const Index m = pass.group, taps = pass.z.r * pass.z.s, lanes = pass.lanes;
   const Index vectors = pass.blocks * kChannelBlock / lanes;
@@ -336,27 +355,23 @@ void run(const GroupTiling& pass, const Tensors& tensors) {
   });
 }
 
-}  // namespace
+// ---- algorithm ----------------------------------------------------------------------------------
 
-bool is_small(const Conv2dProblem& z) {
-  return z.layout == ActivationLayout::nchw16c && z.groups > 1 &&
-         (z.c_per_group() % kChannelBlock != 0 || z.k_per_group() % kChannelBlock != 0);
-}
-
-Conv2dSupport supports(const Conv2dProblem& z) {
+Conv2dSupport supports(const Conv2dProblem& z, Direction) {
   if (z.dtype != DType::f32) {
     return Conv2dSupport::no(cat("expects elements of type f32, got ", name_of(z.dtype)));
+  }
+  if (z.layout != ActivationLayout::nchw16c) {
+    return Conv2dSupport::no(cat("expects images in layout nchw16c, got ", name_of(z.layout)));
   }
   if (z.r * z.s > kMaxTaps) {
     return Conv2dSupport::no(
         cat("expects a kernel of at most ", kMaxTaps, " taps, got ", z.r, "x", z.s));
   }
   const Index m = z.c_per_group();
-  if (m != z.k_per_group() || (m != 2 && m != 4 && m != 8)) {
-    return Conv2dSupport::no(
-        cat("expects groups of a multiple of 16 channels in layout nchw16c, or of 2, 4 or 8 with "
-            "as many kernels, got ",
-            z.groups, " groups of ", m, " and ", z.k_per_group()));
+  if (z.groups == 1 || m != z.k_per_group() || (m != 2 && m != 4 && m != 8)) {
+    return Conv2dSupport::no(cat("expects groups of 2, 4 or 8 channels and as many kernels, got ",
+                                 z.groups, " groups of ", m, " and ", z.k_per_group()));
   }
   return {};
 }
@@ -377,7 +392,7 @@ Conv2dCost cost(const Conv2dProblem& z, Direction) {
           .listed = rows * number(z.s),
           .prepared = number(round_up(z.c, kChannelBlock) * group * z.r * z.s),
           .chunks = vectors,
-          .schedule = near ? "groups_3_wide" : "groups"};
+          .schedule = near ? "3_wide" : ""};
 }
 
 std::size_t prepared_bytes(const Conv2dProblem& z, Direction direction) {
@@ -407,5 +422,30 @@ void backward_data(const Conv2dBackwardDataArgs& args) {
        .out = static_cast<float*>(args.dx)});
 }
 
-}  // namespace nchw16c_groups
+const Conv2dAlgorithm kAlgorithm{
+    .name = "direct_small_groups",
+    .device = DeviceType::cpu,
+    .idea =
+        "groups of 2, 4 or 8 channels of NCHW16c images: permutes within a vector, so that one "
+        "step serves 16 output channels",
+    .paper =
+        "Xie et al. 2017: Aggregated Residual Transformations for Deep Neural Networks, arXiv "
+        "1611.05431",
+    .supports = with_workspace_limit<supports, workspace_bytes>,
+    .cost = cost,
+    .workspace_bytes = workspace_bytes,
+    .prepared_bytes = prepared_bytes,
+    .prepare_weights = prepare_weights,
+    .error_growth = 8,
+    .exact_on_integers = true,
+    .fuses_epilogue = true,
+    .takes_nchw16c_layout = true,
+    .forward = forward,
+    .backward_data = backward_data,
+    .backward_weight = backward_weight,
+};
+
+}  // namespace
+}  // namespace direct_small_groups
 }  // namespace convscope
+CONVSCOPE_CONV2D_ALGORITHM(convscope::direct_small_groups::kAlgorithm)

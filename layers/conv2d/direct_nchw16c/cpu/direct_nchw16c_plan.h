@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// nchw16c_plan.h: the tiling of a convolution in NCHW16c into lines, tiles and chunks. It only
-// computes sizes.
+// direct_nchw16c_plan.h: the tiling of a convolution in NCHW16c into lines, tiles and chunks. It
+// only computes sizes.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +14,7 @@
 #include "layers/conv2d/shared/nchw16c_tiles.h"
 #include "layers/conv2d/shared/weight_sums.h"
 
-namespace convscope::nchw16c {
+namespace convscope::direct_nchw16c {
 
 inline constexpr Index kChunks = 16;        // least number for the threads, in backward_weight
 inline constexpr double kChunkFlops = 1e6;  // a smaller chunk costs more than it saves
@@ -137,4 +137,4 @@ struct Nchw16cTiling : PassChunks {
   }
 };
 
-}  // namespace convscope::nchw16c
+}  // namespace convscope::direct_nchw16c

@@ -1,34 +1,61 @@
 // SPDX-License-Identifier: Apache-2.0
-// nchw16c_pass.cpp: forward and backward_data in NCHW16c: a tile of pixels x output channels stays
-// in registers over the whole reduction, and reads whole blocks of 16 channels in place.
+// direct_nchw16c_cpu.cpp: direct convolution of NCHW16c images. A tile of pixels x output channels
+// stays in registers over the whole reduction, and reads blocks of 16 channels in place.
 //
-// Method     A line is a row of out (of one residue modulo stride_w in backward_data), or a run of
-//            pixels when the kernel is 1x1. Tiles walk along the line. A tile has a list of taps,
-//            each with the pixels for which the tap is inside the image. The sum is cut into chains
-//            of at most kSumChain products. A group of tiles computes one chain after another, so
-//            that the chain's weights stay in L1. Threads take (images, rows, group, channels).
-// Cost       No copy: the traffic is the three tensors, and the weights once for each chunk of
-//            pixels; nchw16c_plan.h describes repeated reads and their caches.
-// Read next  nchw16c/walk.h, chunks, lines and taps; nchw16c_tiles_simd.cpp, the tiles;
-//            nchw16c_weights.cpp, dw
-#include "layers/conv2d/shared/nchw16c_pass.h"
-
+// Formula    y[n,k,p,q] = b[k] + sum over c, r, s of w[k,c,r,s] x[n, g C/G + c,
+//            p stride_h - pad_top + r dilation_h, q stride_w - pad_left + s dilation_w], or 0
+// Textbook   for n, p, blocks of 14 pixels q, blocks of 32 channels k:
+//              sums[14][32] = b[32]                                  # in registers
+//              for blocks of 16 channels c, taps r, s:               # x [N,C/16,H,W,16]
+//                for q, c of the block: sums[q][32] += x[n,C/16,p+r,q+s,c] * w[C/16,r,s,c][32]
+//              y[n,K/16,p,q][16] = sums[q][16], twice
+// Method     Schedule of direct: the loop nest of direct_lesson_cpu.cpp. The layout
+//            (layers/dispatch/activation_layout.h) makes it fast: 16 channels of a pixel are one
+//            vector, so no row is copied, padded or transposed, and only w is packed
+//            (prepare_weights), in the order in which a tile reads it. A line is a row of out (of
+//            one residue modulo stride_w in backward_data), or a run of pixels when the kernel is
+//            1x1. Tiles walk along the line. A tile has a list of taps, each with the pixels for
+//            which the tap is inside the image. The sum is cut into chains of at most kSumChain
+//            products. A group of tiles computes one chain after another, so that the chain's
+//            weights stay in L1. Threads take (images, rows, group, channels). A network's first
+//            layer reads [N,C,H,W] and writes NCHW16c (stem.cpp). backward_weight is in
+//            direct_nchw16c_weights.cpp.
+// Shapes     x [N,C/16,H,W,16], or [N,C,H,W] in the forward pass and dw of a first layer;
+//            y [N,K/16,P,Q,16]; w [K,C/G,R,S]; all f32, any alignment; f32 accumulators; lanes
+//            after the last channel are 0
+// Supports   f32 in layout nchw16c, also nchw:nchw16c except for dx; every stride, dilation and
+//            padding; one group, or groups of a multiple of 16 channels; kernels up to 1024 taps
+// Cost       FLOPs = 2 N K P Q (C/G) R S less the taps outside the image; bytes = the three
+//            tensors, and the weights once for each chunk of pixels; direct_nchw16c_plan.h
+//            describes repeated reads and their caches; workspace = sums of dw, or the padded rows
+//            of a first layer
+// Numerics   one rounding per FMA, in chains (framework/simd/sum_chain.h), block of channels by
+//            block; same bits on each run and for any number of threads; exact on integers below
+//            2^24
+// Backward   dx assigned; dw assigned or added to
+// Choices    kKeptFloats, kMaxTiles, kFlatTiles and the sizes of chunks: direct_nchw16c_plan.h
+// Source     E. Georganas et al.: Anatomy of High-Performance Deep Learning Convolutions on SIMD
+//            Architectures, SC 2018, arXiv 1808.05567; here without JIT
+// Read next  ../../direct/direct_lesson_cpu.cpp, the loop nest; ../../shared/nchw16c/walk.h, chunks,
+//            lines and taps;
+//            ../../shared/nchw16c_tiles_simd.cpp, the tiles; direct_nchw16c_weights.cpp, dw;
+//            ../../direct/cpu/direct_cpu.cpp, the same sums in NCHW
 #include <array>
 
 #include "framework/ops/gemm/gemm_kernels.h"
 #include "framework/parallel.h"
 #include "framework/simd/sum_chain.h"
 #include "layers/conv2d/counts.h"
-#include "layers/conv2d/shared/nchw16c/stem.h"
-#include "layers/conv2d/shared/nchw16c/weight_plan.h"
+#include "layers/conv2d/direct_nchw16c/cpu/direct_nchw16c_plan.h"
+#include "layers/conv2d/direct_nchw16c/cpu/direct_nchw16c_weight_plan.h"
+#include "layers/conv2d/direct_nchw16c/cpu/direct_nchw16c_weights.h"
+#include "layers/conv2d/direct_nchw16c/cpu/stem.h"
 #include "layers/conv2d/shared/nchw16c/walk.h"
-#include "layers/conv2d/shared/nchw16c_plan.h"
+#include "layers/conv2d/shared/nchw16c_support.h"
+#include "layers/dispatch/limits/workspace_limit.h"
 
 namespace convscope {
-
-constinit IsaTable<Nchw16cKernels> nchw16c_kernels;
-
-namespace nchw16c {
+namespace direct_nchw16c {
 namespace {
 
 // Packs w as [blocks, taps, tap_channels, width] for each group and each block of `width` channels,
@@ -282,26 +309,22 @@ class Nchw16cPass {
   const TapFinder taps_;
 };
 
-}  // namespace
+// ---- algorithm ----------------------------------------------------------------------------------
 
-Conv2dSupport supports(const Conv2dProblem& z) {
+Conv2dSupport supports(const Conv2dProblem& z, Direction) {
   if (z.dtype != DType::f32) {
     return Conv2dSupport::no(cat("expects elements of type f32, got ", name_of(z.dtype)));
+  }
+  if (z.layout == ActivationLayout::nchw) {
+    return Conv2dSupport::no(
+        "expects images in layout nchw16c, got [N,C,H,W], which direct accepts");
   }
   if (z.r * z.s > kMaxTaps) {
     return Conv2dSupport::no(
         cat("expects a kernel of at most ", kMaxTaps, " taps, got ", z.r, "x", z.s));
   }
-  if (z.groups > 1 &&
-      (z.c_per_group() % kChannelBlock != 0 || z.k_per_group() % kChannelBlock != 0)) {
-    return Conv2dSupport::no(
-        cat("expects groups of a multiple of 16 channels in layout nchw16c, got ", z.groups,
-            " groups of ", z.c_per_group(), " and ", z.k_per_group()));
-  }
-  return {};
+  return groups_of_blocks(z);
 }
-
-namespace {
 
 // Padded output channels count as work, too. Taps outside the image are skipped.
 Conv2dCost pass_cost(const Conv2dProblem& z, Direction direction) {
@@ -333,9 +356,8 @@ Conv2dCost pass_cost(const Conv2dProblem& z, Direction direction) {
       .listed = images * number(pass.blocks) * line_taps * (1 + tiles_of_line),
       .cached = chunks / number(z.groups) * weights * sizeof(float),
       .prepared = weights,
-      .chunks = chunks * number(pass.splits),
-      .schedule = "nchw16c"};
-  if (is_stem(z, direction)) out.schedule = "nchw_to_nchw16c";
+      .chunks = chunks * number(pass.splits)};
+  if (is_stem(z, direction)) out.schedule = "first_layer";
   return out;
 }
 
@@ -361,11 +383,8 @@ Conv2dCost weight_cost(const Conv2dProblem& z) {
                     (number(plan.lane_parts() * z.c * plan.h * plan.w) +
                      number(plan.row_parts() * z.k * plan.p * plan.q)),
           .regions = 2,
-          .chunks = number(plan.parts() * plan.slices),
-          .schedule = "nchw16c"};
+          .chunks = number(plan.parts() * plan.slices)};
 }
-
-}  // namespace
 
 Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
   return direction == Direction::backward_weight ? weight_cost(z) : pass_cost(z, direction);
@@ -399,5 +418,31 @@ void backward_data(const Conv2dBackwardDataArgs& args) {
       .run();
 }
 
-}  // namespace nchw16c
+const Conv2dAlgorithm kAlgorithm{
+    .name = "direct_nchw16c",
+    .device = DeviceType::cpu,
+    .idea =
+        "direct convolution of NCHW16c images: a register tile reads blocks of 16 channels in "
+        "place",
+    .paper =
+        "Georganas et al. 2018: Anatomy of High-Performance Deep Learning Convolutions on SIMD "
+        "Architectures, arXiv 1808.05567",
+    .supports = with_workspace_limit<supports, workspace_bytes>,
+    .cost = cost,
+    .workspace_bytes = workspace_bytes,
+    .prepared_bytes = prepared_bytes,
+    .prepare_weights = prepare_weights,
+    .error_growth = 8,
+    .exact_on_integers = true,
+    .fuses_epilogue = true,
+    .takes_nchw16c_layout = true,
+    .takes_nchw_x = true,
+    .forward = forward,
+    .backward_data = backward_data,
+    .backward_weight = backward_weight,
+};
+
+}  // namespace
+}  // namespace direct_nchw16c
 }  // namespace convscope
+CONVSCOPE_CONV2D_ALGORITHM(convscope::direct_nchw16c::kAlgorithm)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// nchw16c_groups_tiles.h: the interface of the register tiles of nchw16c_groups.h, which are
-// compiled for each instruction set and compute one block of 16 channels.
+// direct_small_groups_tiles.h: the interface of the register tiles of direct_small_groups, which
+// are compiled for each instruction set and compute one block of 16 channels.
 //
 // A group has M channels. Each lane l takes M steps; in step d it adds channel source(l, d) of its
 // group. If a vector contains several groups (M < lanes), source(l, d) = (l mod M) xor d: in each

@@ -1,24 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
-// nchw16c_weights.cpp: backward_weight in NCHW16c: tiles of input channels x output channels stay
-// in registers over rows of pixels; x and dy are read in place.
+// direct_nchw16c_weights.cpp: backward_weight in NCHW16c: tiles of input channels x output channels
+// stay in registers over rows of pixels; x and dy are read in place.
 //
-// Method     `nchw16c/weight_plan.h` describes the tiling. Each tap (r, s) skips the rows and
+// Method     direct_nchw16c_weight_plan.h describes the tiling. Each tap (r, s) skips the rows and
 //            columns for which the tap is outside the image. The first unit of a chunk assigns its
 //            sums, the following units add to them. Then the slices are added up, and the sums are
 //            written to dw. Where x is [N,C,H,W] with few channels, the tile's rows also include
 //            the kernel rows r that are inside the image for a row of dy.
 // Bits       Chunks depend on the problem and the caches only, so dw has the same bits with any
 //            number of threads.
-// Read next  nchw16c_weight_tiles_simd.cpp, the tiles; `nchw16c/weight_plan.h`
+// Read next  ../../shared/nchw16c_weight_tiles_simd.cpp, the tiles; direct_nchw16c_weight_plan.h
+#include "layers/conv2d/direct_nchw16c/cpu/direct_nchw16c_weights.h"
+
 #include <array>
 
 #include "framework/ops/gemm/gemm_kernels.h"
 #include "framework/parallel.h"
-#include "layers/conv2d/shared/nchw16c/stem.h"
-#include "layers/conv2d/shared/nchw16c/weight_plan.h"
-#include "layers/conv2d/shared/nchw16c_pass.h"
+#include "layers/conv2d/direct_nchw16c/cpu/direct_nchw16c_weight_plan.h"
+#include "layers/conv2d/direct_nchw16c/cpu/stem.h"
 
-namespace convscope::nchw16c {
+namespace convscope::direct_nchw16c {
 namespace {
 
 using Index = std::int64_t;
@@ -385,4 +386,4 @@ void backward_weight(const Conv2dBackwardWeightArgs& args) {
   WeightGradient(plan, args).run();
 }
 
-}  // namespace convscope::nchw16c
+}  // namespace convscope::direct_nchw16c

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// nchw16c_groups_weight_simd.cpp: register tiles of backward_weight of small groups in NCHW16c,
-// called by nchw16c_groups_weights.cpp. The accumulators of one kernel row stay in registers over
-// the pixels of some rows.
+// direct_small_groups_weight_simd.cpp: register tiles of backward_weight of small groups in
+// NCHW16c, called by direct_small_groups_weights.cpp. The accumulators of one kernel row stay in
+// registers over the pixels of some rows.
 //
 // Method     Each column of x is loaded and shuffled once for each step d, for all pixels of dy
 //            whose taps read the column. Four pixels are processed at once (two on AVX2).
@@ -9,10 +9,10 @@
 //            shuffles (none in step 0)
 // Choices    taps x steps accumulators: AVX-512 3 x 8 = 24 + 4 of dy + 3 of x in 32 registers; AVX2
 //            3 x 4 = 12 + 2 + 2 in 16 registers, with groups of 8 in two passes
-// Read next  nchw16c_groups_tiles.h; nchw16c_groups_weights.cpp, the caller
+// Read next  direct_small_groups_tiles.h; direct_small_groups_weights.cpp, the caller
 #include "framework/simd/sum_chain.h"
-#include "layers/conv2d/direct/cpu/nchw16c_groups_lanes.h"
-#include "layers/conv2d/direct/cpu/nchw16c_groups_tiles.h"
+#include "layers/conv2d/direct_small_groups/cpu/direct_small_groups_lanes.h"
+#include "layers/conv2d/direct_small_groups/cpu/direct_small_groups_tiles.h"
 
 namespace convscope::CONVSCOPE_ISA {
 namespace {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// weight_plan.h: the tiling of backward_weight in NCHW16c into chunks, units and tiles. It only
-// computes sizes.
+// direct_nchw16c_weight_plan.h: the tiling of backward_weight in NCHW16c into chunks, units and
+// tiles. It only computes sizes.
 //
 // Lanes      For a 1x1 kernel the lanes of a sum are input channels: dw [K, C] is written row by
 //            row. For other kernels the lanes are output channels, and each block of sums is
@@ -27,7 +27,7 @@
 #include "layers/conv2d/shared/nchw16c_tiles.h"
 #include "layers/conv2d/shared/weight_sums.h"
 
-namespace convscope::nchw16c {
+namespace convscope::direct_nchw16c {
 
 struct Nchw16cWeightTiling {
   using Index = std::int64_t;
@@ -157,4 +157,4 @@ struct Nchw16cWeightTiling {
   }
 };
 
-}  // namespace convscope::nchw16c
+}  // namespace convscope::direct_nchw16c

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// nchw16c_groups_weights.cpp: backward_weight of small groups in NCHW16c.
+// direct_small_groups_weights.cpp: backward_weight of small groups in NCHW16c.
 //
 // Method     A strip is some rows of dy of one image and block of channels, and the rows of x that
 //            these rows read. A strip is one chain of pixels, or less if a chain exceeds three
@@ -11,21 +11,22 @@
 // Cost       FLOPs = 2 N K P Q M R S; bytes = x and dy once; workspace = dw for each slice
 // Choices    A slice adds at most kSumChain chains to each accumulator (sum_chain.h). There are
 //            enough slices that blocks x slices is at least kChunks.
-// Read next  nchw16c_groups_weight_simd.cpp, the tiles
+// Read next  direct_small_groups_weight_simd.cpp, the tiles
+#include "layers/conv2d/direct_small_groups/cpu/direct_small_groups_weights.h"
+
 #include <algorithm>
 
 #include "framework/int_math.h"
 #include "framework/machine/cache_sizes.h"
 #include "framework/parallel.h"
 #include "framework/simd/sum_chain.h"
-#include "layers/conv2d/direct/cpu/nchw16c_groups.h"
-#include "layers/conv2d/direct/cpu/nchw16c_groups_tiles.h"
+#include "layers/conv2d/direct_small_groups/cpu/direct_small_groups_tiles.h"
 
 namespace convscope {
 
 constinit IsaTable<GroupWeightKernels> group_weight_kernels;
 
-namespace nchw16c_groups {
+namespace direct_small_groups {
 namespace {
 
 using Index = std::int64_t;
@@ -210,5 +211,5 @@ void backward_weight(const Conv2dBackwardWeightArgs& args) {
   WeightGradient(plan, args).run();
 }
 
-}  // namespace nchw16c_groups
+}  // namespace direct_small_groups
 }  // namespace convscope

@@ -3,14 +3,14 @@
 // with zeros around them, and all tiles read the copy through one list of offsets.
 //
 // Read next  stem.h, the plan; stem_tiles_simd.cpp, the tiles
-#include "layers/conv2d/shared/nchw16c/stem.h"
+#include "layers/conv2d/direct_nchw16c/cpu/stem.h"
 
 #include <algorithm>
 
 #include "framework/machine/cache_sizes.h"
 #include "framework/ops/gemm/gemm_kernels.h"
 #include "framework/parallel.h"
-#include "layers/conv2d/shared/nchw16c/stem_tiles.h"
+#include "layers/conv2d/direct_nchw16c/cpu/stem_tiles.h"
 #include "layers/conv2d/shared/tiles.h"
 #include "layers/conv2d/shared/weight_sums.h"
 
@@ -18,7 +18,7 @@ namespace convscope {
 
 constinit IsaTable<StemKernels> stem_kernels;
 
-namespace nchw16c {
+namespace direct_nchw16c {
 namespace {
 
 using Index = std::int64_t;
@@ -224,5 +224,5 @@ void stem_forward(const Conv2dForwardArgs& args) {
   Stem(plan, args).run();
 }
 
-}  // namespace nchw16c
+}  // namespace direct_nchw16c
 }  // namespace convscope

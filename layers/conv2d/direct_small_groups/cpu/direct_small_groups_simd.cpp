@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// nchw16c_groups_simd.cpp: register tiles of small groups in NCHW16c, forward and backward_data.
-// nchw16c_groups.cpp calls them.
+// direct_small_groups_simd.cpp: register tiles of small groups in NCHW16c, forward and
+// backward_data. direct_small_groups_cpu.cpp calls them.
 //
 // Method     A tile is some pixels of a block, one vector of lanes after another. In step d, a lane
-//            adds one channel of its group (source(l, d) in nchw16c_groups_tiles.h). For each step
-//            and kernel row r, the weights of up to three taps (r, s) stay in registers. Each
+//            adds one channel of its group (source(l, d) in direct_small_groups_tiles.h). For each
+//            step and kernel row r, the weights of up to three taps (r, s) stay in registers. Each
 //            column of `in` is loaded and shuffled once, for the up to three pixels that read it.
 // Cost       per pixel, step and row of a 3x3 kernel: 3 FMAs, 1 + 2 / pixels loads and as many
 //            shuffles, none in step 0 (groups of 4: 9 FMAs, 3 loads, 2.3 shuffles for a row and 3
@@ -17,9 +17,9 @@
 //            hide most of an FMA's 4 cycles.
 // GCC 12 keeps an array on the stack when a loop without unrolling indexes it, so every loop over
 // accumulators has an unroll pragma.
-// Read next  nchw16c_groups_tiles.h; nchw16c_groups.cpp, the caller
-#include "layers/conv2d/direct/cpu/nchw16c_groups_lanes.h"
-#include "layers/conv2d/direct/cpu/nchw16c_groups_tiles.h"
+// Read next  direct_small_groups_tiles.h; direct_small_groups_cpu.cpp, the caller
+#include "layers/conv2d/direct_small_groups/cpu/direct_small_groups_lanes.h"
+#include "layers/conv2d/direct_small_groups/cpu/direct_small_groups_tiles.h"
 
 namespace convscope::CONVSCOPE_ISA {
 namespace {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // stem.h: forward of a network's first layer: x as users pass it, [N,C,H,W] with few channels, and
-// y in NCHW16c. nchw16c_pass.cpp calls these functions where layout=nchw:nchw16c.
+// y in NCHW16c. direct_nchw16c_cpu.cpp calls these functions where layout=nchw:nchw16c.
 //
 // Method     Threads take (image, group, lines of y). The rows of x for those lines are copied
 //            once, with zeros around them; with 3 channels the copy is small. So tiles need no
@@ -15,7 +15,7 @@
 
 #include "layers/conv2d/algorithm.h"
 
-namespace convscope::nchw16c {
+namespace convscope::direct_nchw16c {
 
 inline bool is_stem(const Conv2dProblem& problem, Direction direction) {
   return direction == Direction::forward && problem.layout == kNchwToNchw16c;
@@ -25,4 +25,4 @@ std::size_t stem_prepared_bytes(const Conv2dProblem& problem);
 void stem_prepare_weights(const Conv2dPrepareArgs& args);
 void stem_forward(const Conv2dForwardArgs& args);
 
-}  // namespace convscope::nchw16c
+}  // namespace convscope::direct_nchw16c

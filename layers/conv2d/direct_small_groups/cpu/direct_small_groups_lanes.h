@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// nchw16c_groups_lanes.h: functions for *_simd.cpp files that exchange lanes within groups of 2, 4
-// or 8. Lane l receives the element of lane l xor d.
+// direct_small_groups_lanes.h: functions for *_simd.cpp files that exchange lanes within groups of
+// 2, 4 or 8. Lane l receives the element of lane l xor d.
 #pragma once
 
 #include "framework/simd/simd.h"

@@ -10,7 +10,7 @@
 // Read next  stem_tiles.h; stem.cpp, which uses it
 #include "framework/simd/simd.h"
 #include "framework/simd/sum_chain.h"
-#include "layers/conv2d/shared/nchw16c/stem_tiles.h"
+#include "layers/conv2d/direct_nchw16c/cpu/stem_tiles.h"
 
 namespace convscope::CONVSCOPE_ISA {
 namespace {
