@@ -127,10 +127,11 @@ Explanation explain_config(const ExperimentConfig& config, const SampleInfo& sam
       const LayerKernel* const ran = training.find(layer.conv.name, direction);
       if (ran == nullptr) continue;
       of.ran = *ran;
-      if (ran->layout == name_of(ActivationLayout::nhwc)) {
-        of.verdicts = layer.conv.use->explain(direction, config.device, /*nhwc=*/true);
-        of.decision = layer.conv.use->decision(direction, config.device, /*nhwc=*/true);
-      }
+      const auto layout = std::ranges::find(kImageLayouts, ran->layout,
+                                            [](const ImageLayouts& of) { return name_of(of); });
+      if (layout == std::end(kImageLayouts) || *layout == ActivationLayout::nchw) continue;
+      of.verdicts = layer.conv.use->explain(direction, config.device, *layout);
+      of.decision = layer.conv.use->decision(direction, config.device, *layout);
     }
   }
   return out;

@@ -238,12 +238,15 @@ class SparseUse final : public OperatorUse {
   ChosenNames choose(Direction direction, Device device, WeightUse use) const override {
     return dense_->choose(direction, device, use);
   }
-  Decision decision(Direction direction, Device device, bool nhwc) const override {
-    return dense_->decision(direction, device, nhwc);
+  Decision decision(Direction direction, Device device, ImageLayouts layout) const override {
+    return dense_->decision(direction, device, layout);
   }
-  std::vector<Verdict> explain(Direction direction, Device device, bool nhwc) const override {
-    std::vector<Verdict> out = dense_->explain(direction, device, nhwc);
-    for (const Verdict& block_verdict : explain_conv2d("auto", blocks_, direction, device)) {
+  std::vector<Verdict> explain(Direction direction, Device device,
+                               ImageLayouts layout) const override {
+    std::vector<Verdict> out = dense_->explain(direction, device, layout);
+    Conv2dProblem blocks = blocks_;
+    blocks.layout = layout;
+    for (const Verdict& block_verdict : explain_conv2d("auto", blocks, direction, device)) {
       if (block_verdict.algorithm != "block_sparse" || !block_verdict.accepts) continue;
       for (Verdict& one : out) {
         if (one.algorithm != block_verdict.algorithm) continue;

@@ -31,11 +31,11 @@ class CONVSCOPE_API OperatorUse {
   virtual const AlgorithmPolicy& policy() const = 0;
   // Returns the names that the policy selects; "measure" may time them.
   virtual ChosenNames choose(Direction direction, Device device, WeightUse use) const = 0;
-  // Returns the verdicts that tables show. Nothing is run, and a refusal is not an error. If `nhwc`
-  // is set, the verdicts are for the problem of a compiled step in half precision (half_problem.h).
+  // Returns the verdicts that tables show. Nothing is run, and a refusal is not an error. `layout`
+  // is the layout of the images; NHWC is that of a compiled step in half precision (half_problem.h).
   virtual std::vector<Verdict> explain(Direction direction, Device device,
-                                       bool nhwc = false) const = 0;
-  virtual Decision decision(Direction direction, Device device, bool nhwc = false) const = 0;
+                                       ImageLayouts layout = {}) const = 0;
+  virtual Decision decision(Direction direction, Device device, ImageLayouts layout = {}) const = 0;
 };
 
 template <class Problem>
@@ -55,22 +55,26 @@ class OperatorUseOf final : public OperatorUse {
     return {choice.algorithm->name,
             choice.checked_by == nullptr ? std::string() : choice.checked_by->name};
   }
-  std::vector<Verdict> explain(Direction direction, Device device, bool nhwc) const override {
-    return convscope::explain(policy_.of(direction), asked_about(nhwc), direction, device);
+  std::vector<Verdict> explain(Direction direction, Device device,
+                               ImageLayouts layout) const override {
+    return convscope::explain(policy_.of(direction), asked_about(layout), direction, device);
   }
-  Decision decision(Direction direction, Device device, bool nhwc) const override {
+  Decision decision(Direction direction, Device device, ImageLayouts layout) const override {
     return decide_unrun<Problem>(
         policy_.of(direction),
-        question_of(asked_about(nhwc), direction, device, WeightUse::once, layer_));
+        question_of(asked_about(layout), direction, device, WeightUse::once, layer_));
   }
 
  private:
-  Problem asked_about(bool nhwc) const {
+  Problem asked_about(ImageLayouts layout) const {
     if constexpr (requires(Problem problem) {
                     problem.layout;
                     problem.types;
                   }) {
-      if (nhwc) return with_nhwc(problem_);
+      if (layout == ActivationLayout::nhwc) return with_nhwc(problem_);
+      Problem out = problem_;
+      out.layout = layout;
+      return out;
     }
     return problem_;
   }

@@ -10,8 +10,6 @@
 // Numerics   A chain of kSumChain pixels is added to an entry's `sums`; after kSumChain chains
 //            `sums` is added to the entry's `totals` (framework/simd/sum_chain.h).
 // Read next  block_sparse_cpu.cpp; direct_nchw16c_weights.cpp, the dense version
-#include "layers/conv2d/block_sparse/cpu/block_sparse_weights.h"
-
 #include <array>
 
 #include "framework/simd/sum_chain.h"

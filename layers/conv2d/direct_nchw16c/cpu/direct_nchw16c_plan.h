@@ -16,6 +16,8 @@
 
 namespace convscope::direct_nchw16c {
 
+using namespace nchw16c;  // the walk over images in blocks
+
 inline constexpr Index kChunks = 16;        // least number for the threads, in backward_weight
 inline constexpr double kChunkFlops = 1e6;  // a smaller chunk costs more than it saves
 inline constexpr Index kMaxTiles = 64;      // in a group
