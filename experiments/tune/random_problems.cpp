@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <initializer_list>
+#include <utility>
 
 #include "framework/check.h"
 
@@ -139,12 +140,16 @@ Conv2dProblem drawn_within_limits(Draw& draw, Kind kind) {
 
 Conv2dProblem random_conv2d(std::mt19937_64& random) {
   Draw draw(random);
-  constexpr Kind kKinds[] = {Kind::dense, Kind::dense, Kind::dense, Kind::dense, Kind::point,
-                             Kind::point, Kind::point, Kind::depth, Kind::depth, Kind::depth,
-                             Kind::group, Kind::large, Kind::large, Kind::line,  Kind::dilated,
-                             Kind::stem,  Kind::small, Kind::small, Kind::linear};
-  const double at = draw.unit() * static_cast<double>(std::size(kKinds));
-  const Kind kind = kKinds[static_cast<std::size_t>(at)];
+  constexpr std::pair<Kind, double> kShares[] = {
+      {Kind::dense, 0.30}, {Kind::point, 0.20}, {Kind::depth, 0.15},   {Kind::group, 0.06},
+      {Kind::large, 0.08}, {Kind::line, 0.04},  {Kind::dilated, 0.03}, {Kind::stem, 0.03},
+      {Kind::small, 0.07}, {Kind::linear, 0.04}};
+  Kind kind = Kind::dense;
+  double at = draw.unit();
+  for (const auto& [one, share] : kShares) {
+    if (at >= 0) kind = one;
+    at -= share;
+  }
   Conv2dProblem z = drawn_within_limits(draw, kind);
   const double form = draw.unit();
   if (form < 0.14) {  // integers, as quantised networks have them

@@ -63,7 +63,7 @@ class CONVSCOPE_API Tuning {
 };
 
 // Slow algorithms (lessons, the reference) are timed on small problems only.
-inline constexpr double kMostFlopsOfLessons = 2e7;
+inline constexpr double kMostFlopsOfLessons = 2e6;
 
 template <class Problem>
 void Tuning::time(const Problem& problem, Direction direction, WeightUse use, bool held_out) {

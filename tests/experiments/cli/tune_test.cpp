@@ -3,6 +3,7 @@
 // and says what is wrong with its arguments. One test measures for a few seconds.
 #include <gtest/gtest.h>
 
+#include "framework/io/atomic_file.h"
 #include "framework/io/bytes.h"
 #include "layers/dispatch/cost/fit.h"
 #include "tests/support/call_program.h"

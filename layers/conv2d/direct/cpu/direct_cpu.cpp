@@ -389,7 +389,7 @@ Conv2dCost data_cost(const Conv2dProblem& z, Direction direction) {
   const double sums = number(pass.depth * pass.taps) /
                       (pass.forward ? 1.0 : number(pass.z.stride_h * pass.z.stride_w));
   const double line = number(pass.classes * pass.class_w);
-  Conv2dCost out{.flops = z.nominal_flops(),
+  Conv2dCost out{.flops = z.nominal_flops() * rows_inside(z) / number(z.p() * z.r),
                  .bytes = z.nominal_bytes(),
                  .copied = number(z.n * z.groups * pass.row_blocks * pass.splits * pass.depth *
                                   pass.in_rows(pass.row_count) * pass.row_step),

@@ -343,7 +343,7 @@ Conv2dCost pass_cost(const Conv2dProblem& z, Direction direction) {
   const double weights = number(z.groups * pass.group_weights());
   const double chunks = number(z.groups * pass.image_chunks * pass.row_chunks);
   Conv2dCost out{
-      .flops = z.nominal_flops(),
+      .flops = 2 * images * pairs * number(pass.in_channels * pass.channels),
       .bytes = z.nominal_bytes(),
       .issued = 2 * images * pairs * number(pass.in_channels * pass.padded) * slots(accumulators) /
                 number(accumulators),
@@ -370,7 +370,7 @@ Conv2dCost weight_cost(const Conv2dProblem& z) {
   const double blocks = number(plan.lane_blocks * plan.row_blocks);
   const double images = number(z.n * z.groups);
   const double sums = number(z.groups * plan.slices) * lanes * rows * number(plan.taps);
-  return {.flops = z.nominal_flops(),
+  return {.flops = 2 * images * pixels * number(z.w_shape().numel() / z.groups),
           .bytes = z.nominal_bytes(),
           .issued = 2 * images * pixels * lanes * rows * number(plan.taps),
           .loads = images * pixels * blocks * number(plan.taps * plan.width / plan.lanes),
