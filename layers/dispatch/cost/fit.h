@@ -36,7 +36,7 @@ CONVSCOPE_API std::map<std::string, CoefficientsByKernel> fit_table(
     const std::vector<CostSample>& samples);
 inline constexpr std::size_t kLeastRows = 6;
 
-double predicted_seconds(const CostSample& sample, const Coefficients& coefficients);
+CONVSCOPE_API double predicted_seconds(const CostSample& sample, const Coefficients& coefficients);
 
 // The errors of a table on the samples that were held out. An error of 0.1 means 10 %.
 struct FitReport {
