@@ -26,7 +26,7 @@ constexpr std::int64_t kMaxCells = 6'000;
 // A problem with more products is refused without counting its events.
 constexpr double kMaxProducts = 5e6;
 
-// Returns "winograd" for "layers/conv2d/winograd/cpu/winograd_f4x3_cpu.cpp".
+// Returns "winograd" for "layers/conv2d/winograd/cpu/winograd_cpu.cpp".
 std::string folder_of(const std::string& file) {
   const std::filesystem::path path(file);
   for (auto part = path.begin(); part != path.end(); ++part) {

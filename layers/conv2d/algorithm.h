@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// algorithm.h: the arguments of a convolution algorithm's functions, and its registration. The
-// descriptor itself is in layers/dispatch/algorithm.h. An algorithm is one file for each kind of
-// device; the last lines of that file fill in the descriptor and register it. Selection, tests,
-// benchmark and `convscope explain` walk the table, so nothing else has to be edited.
+// algorithm.h: the arguments of a convolution algorithm's functions, and its registration
+// (layers/dispatch/algorithm.h has the descriptor). The last lines of an algorithm's file fill in
+// the descriptor and register it; algorithms that differ only in a number share a file. Selection,
+// tests, benchmark and `convscope explain` walk the table, so nothing else has to be edited.
 //
 //   const Conv2dAlgorithm kAlgorithm{.name = "im2col_gemm", ..., .forward = forward};
 //   CONVSCOPE_CONV2D_ALGORITHM(kAlgorithm)

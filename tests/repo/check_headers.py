@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks the header comment of each file, and the includes of public headers and of files compiled
-per instruction set."""
+"""Checks the header comment of each file, that each algorithm of conv2d has or names a lesson, and the
+includes of public headers and of files compiled per instruction set."""
 import re
 
 from sources import code_files, includes, main, public_headers
@@ -59,7 +59,23 @@ def problems(root):
             found.append(f"{path}: OpenMP pragmas belong into framework/parallel.cpp only")
         if path.suffix in (".cpp", ".cu") and path.parts[0] == "layers" and ALGORITHM.search(text):
             found += algorithm_problems(path, lines)
+            if path.parts[:2] == ("layers", "conv2d"):
+                found += lesson_problems(root, path, lines)
     return found
+
+
+def lesson_problems(root, path, lines):
+    """A folder with an algorithm has a lesson, or is a schedule of an algorithm with a lesson: then its README and
+    the header of the algorithm's file name that lesson."""
+    folder = path.parent.parent if path.parent.name in ("cpu", "cuda") else path.parent
+    if any("_lesson_" in other.name for other in (root / folder).iterdir()):
+        return []
+    head = "".join(line for line in lines if line.startswith("//"))
+    readme = root / folder / "README.md"
+    texts = {path: head, folder / "README.md": readme.read_text() if readme.is_file() else ""}
+    lessons = {other.name for other in (root / folder.parent).glob("*/*_lesson_*.*")}
+    return [f"{where}: expected the name of a lesson (*_lesson_*), whose loop nest the algorithm schedules, because "
+            f"{folder} has none" for where, text in texts.items() if not any(name in text for name in lessons)]
 
 
 def algorithm_problems(path, lines):

@@ -241,12 +241,29 @@ class Tree(unittest.TestCase):
     def test_headers_wants_all_fields_of_an_algorithm(self):
         fields = "".join(f"// {field}  text\n" for field in check_headers.ALGORITHM_FIELDS)
         register = "CONVSCOPE_REGISTER_CONV2D(x, {});\n"
-        path = "layers/conv2d/x_cpu.cpp"
+        path = "layers/conv2d/x/x_cpu.cpp"
+        self.add("layers/conv2d/x/x_lesson_cpu.cpp", SPDX + "// x_lesson_cpu.cpp: slowly.\n")
         self.add(path, f"{SPDX}// x_cpu.cpp: by an idea.\n{fields}\n{register}")
         self.expect(check_headers.problems(self.root))
         lacking = fields.replace("// Cost  text\n", "").replace("// Read next  text\n", "")
         self.add(path, f"{SPDX}// x_cpu.cpp: by an idea.\n{lacking}\n{register}")
         self.expect(check_headers.problems(self.root), "its header lacks Cost, Read next")
+
+    def test_headers_wants_a_lesson_or_the_name_of_one(self):
+        fields = "".join(f"// {field}  text\n" for field in check_headers.ALGORITHM_FIELDS)
+        self.add("layers/conv2d/x/x_lesson_cpu.cpp", SPDX + "// x_lesson_cpu.cpp: slowly.\n")
+        self.add("layers/conv2d/x/cpu/x_cpu.cpp",
+                 f"{SPDX}// x_cpu.cpp: by an idea.\n{fields}\nCONVSCOPE_CONV2D_ALGORITHM(x)\n")
+        path = "layers/conv2d/y/cpu/y_cpu.cpp"
+        text = f"{SPDX}// y_cpu.cpp: {{}}.\n{fields}\nCONVSCOPE_CONV2D_ALGORITHM(y)\n"
+        self.add(path, text.format("as z_lesson_cpu.cpp"))
+        wanted = "expected the name of a lesson"
+        self.expect(check_headers.problems(self.root), f"{path}: {wanted}",
+                    f"layers/conv2d/y/README.md: {wanted}")
+        self.add("layers/conv2d/y/README.md", "The loop nest of x_lesson_cpu.cpp.\n")
+        self.expect(check_headers.problems(self.root), f"{path}: {wanted}")
+        self.add(path, text.format("as x_lesson_cpu.cpp"))
+        self.expect(check_headers.problems(self.root))
 
     def test_headers_wants_a_way_to_read_on_in_kernel_files(self):
         self.add("layers/conv2d/fft/cuda/fft_passes.cuh", SPDX + "// fft_passes.cuh: passes.\n")

@@ -5,6 +5,10 @@
 //
 //   NCHW -> lanes, then all layers of the chain on a lane group in the cache, then lanes -> NCHW
 //
+// Schedule of direct: each layer is the loop nest of direct_lesson_cpu.cpp, as in
+// direct_batch_lanes_cpu.cpp. The chain adds the order of the layers: all layers run on one lane
+// group before the next group begins.
+//
 // The layout is converted only at the two ends of the chain. A parallel loop runs the chain over
 // chunks; a chunk is a range of lane groups. In backward each chunk sums its own weight gradients,
 // and a second loop adds the chunks in order. The chunks depend only on the batch, so the result

@@ -24,7 +24,8 @@
 // Choices    none
 // Source     V. Dumoulin, F. Visin: A guide to convolution arithmetic for deep learning, 2016,
 //            arXiv 1603.07285
-// Read next  im2col_gemm_cpu.cpp, the same sums as a matrix product.
+// Read next  direct_lesson_cpu.cpp, the same products scattered instead of gathered;
+//            im2col_gemm_cpu.cpp, the same sums as a matrix product.
 #include "framework/parallel.h"
 #include "layers/conv2d/algorithm.h"
 

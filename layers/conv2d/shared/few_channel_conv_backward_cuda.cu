@@ -11,7 +11,8 @@
 //              un-pool dy into g
 //              dw2 += x2 (x) g;  dx2 = g (*) flipped w2
 //              un-pool dx2 into g1;  dw1 += x1 (x) g1
-// Method     A block takes samples, several at a time when there are many, and keeps partial dw in
+// Method     Schedule of direct: the loop nests of the gradients in direct_lesson_cpu.cpp.
+//            A block takes samples, several at a time when there are many, and keeps partial dw in
 //            registers over all of them: a thread has R accumulators for a few k, one c and one
 //            kernel row, over some of the pixels. g is dense in shared memory, with zeros around
 //            its columns for dx, which is a convolution with the flipped kernel: tiles of 2 x 4

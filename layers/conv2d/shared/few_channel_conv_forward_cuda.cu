@@ -8,7 +8,9 @@
 // Textbook   for n, k, i, j:
 //              for a, b: v[a][b] = f(b[k] + sum of products)
 //              y[n][k][i][j] = largest of v;  passes = the index of the largest
-// Method     A block takes samples, up to four at a time when there are many: weights stay in
+// Method     Schedule of direct: each layer is the loop nest of direct_lesson_cpu.cpp. The kernel
+//            adds the next layer, whose input stays in shared memory.
+//            A block takes samples, up to four at a time when there are many: weights stay in
 //            shared memory. Data that the previous kernel does not write are loaded while it runs:
 //            weights, or the bytes of images that are gathered here. Otherwise the second stage's
 //            weights are loaded while the first one computes. A thread computes a tile of 2 x 4

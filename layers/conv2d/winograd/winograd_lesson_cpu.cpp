@@ -26,7 +26,7 @@
 // Choices    tiles of 2x2: the points 0, 1, -1, infinity keep all constants at 1 and 1/2
 // Source     A. Lavin, S. Gray: Fast Algorithms for Convolutional Neural Networks, 2015, arXiv
 //            1509.09308, section 4.1; S. Winograd: Arithmetic Complexity of Computations, 1980
-// Read next  winograd_matrices.h (their origin), winograd_f2x3_cpu.cpp (points as products)
+// Read next  winograd_matrices.h (their origin), winograd_cpu.cpp (points as products)
 #include "layers/conv2d/shared/lesson.h"
 
 namespace convscope {

@@ -24,7 +24,7 @@
 // Choices    16 accumulators, 16 numbers of d and 16 of B^T d B stay in a thread's registers
 // Source     A. Lavin, S. Gray: Fast Algorithms for Convolutional Neural Networks, 2015, arXiv
 //            1509.09308, section 4.1
-// Read next  winograd_lesson_cpu.cpp, with the matrices in one dimension; winograd_f2x3_cuda.cu,
+// Read next  winograd_lesson_cpu.cpp, with the matrices in one dimension; winograd_cuda.cu,
 //            where tiles and kernels are transformed once and each point is a matrix product
 #include "layers/conv2d/shared/lesson.cuh"
 

@@ -464,8 +464,11 @@ TEST_F(Conv2dOnCuda, HasAAlgorithmForEveryAlgorithmFile) {
   std::set<std::string> registered;
   for (const auto& [name, algorithm] : algorithms().entries()) {
     const std::string file = std::filesystem::path(algorithms().file_of(name)).filename().string();
-    EXPECT_EQ(file, name + "_cuda.cu");
-    EXPECT_TRUE(registered.insert(file).second) << file << " registers two algorithms";
+    // winograd_cuda.cu registers two tile sizes.
+    EXPECT_TRUE(file == name + "_cuda.cu" || (file == "winograd_cuda.cu" &&
+                                              (name == "winograd_f2x3" || name == "winograd_f4x3")))
+        << name << " is in " << file;
+    registered.insert(file);
     EXPECT_EQ(algorithm.device, DeviceType::cuda) << name;
     EXPECT_GT(std::string_view(algorithm.idea).size(), 10u) << name;
     EXPECT_GT(std::string_view(algorithm.paper).size(), 10u) << name;

@@ -336,8 +336,11 @@ TEST(Conv2dTable, HoldsAAlgorithmForEveryAlgorithmFile) {
   std::set<std::string> registered;
   for (const auto& [name, algorithm] : algorithms().entries()) {
     const std::string file = std::filesystem::path(algorithms().file_of(name)).filename().string();
-    EXPECT_EQ(file, name + "_cpu.cpp");
-    EXPECT_TRUE(registered.insert(file).second) << file << " registers two algorithms";
+    // winograd_cpu.cpp registers three tile sizes.
+    EXPECT_TRUE(file == name + "_cpu.cpp" ||
+                (file == "winograd_cpu.cpp" && name.starts_with("winograd_f")))
+        << name << " is in " << file;
+    registered.insert(file);
   }
   std::set<std::string> found;
   for (const auto& entry :

@@ -7,12 +7,13 @@
 // Textbook   for k, p, q: y[.,k,p,q] = b[k]
 //              for c, r, s: y[.,k,p,q] += w[k,c,r,s] * x[.,c,p*stride+r-pad,q*stride+s-pad]
 //            where [.] is a vector of L samples: each step is one FMA of a vector and a scalar
-// Method     16 images (4 or 8 for a small batch) are transposed from [N,C,H,W] to [C,H,W,L],
-//            convolved by the functions of batch_lanes.h, and transposed back. The weights are
-//            packed before the call (prepare_weights). Threads share the lane groups of L images.
-//            In backward_weight the lane groups are divided into slices, and a slice is the work of
-//            one thread. The accumulators of dw keep their lanes separate until one reduction over
-//            lanes and slices. batch_lanes_simd.cpp describes the tiles.
+// Method     Schedule of direct: the loop nest of direct_lesson_cpu.cpp, with the loop over n in
+//            the vector lanes. 16 images (4 or 8 for a small batch) are transposed from [N,C,H,W]
+//            to [C,H,W,L], convolved by the functions of batch_lanes.h, and transposed back. The
+//            weights are packed before the call (prepare_weights). Threads share the lane groups of
+//            L images. In backward_weight the lane groups are divided into slices, and a slice is
+//            the work of one thread. The accumulators of dw keep their lanes separate until one
+//            reduction over lanes and slices. batch_lanes_simd.cpp describes the tiles.
 // Shapes     x [N,C,H,W], w [K,C,R,S], y [N,K,P,Q], f32 row-major, any alignment; f32 accumulators
 // Supports   f32, groups 1, dilation 1; any kernel, stride and padding; x and y of 16 images of at
 //            most 2^22 elements each; backward_weight up to 2^16 weights

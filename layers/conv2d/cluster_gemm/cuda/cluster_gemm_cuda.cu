@@ -8,7 +8,9 @@
 //              for each chunk of the input channels:               # a block: a part of the sum
 //                part = weights of the chunk x pixels of the chunk
 //              y = the parts, added in their order                 # through shared memory
-// Method     cluster_gemm_plan.h chooses tile, columns, chunks and units; cluster_gemm_kernel.cuh
+// Method     Schedule of implicit_gemm: the loop nest of implicit_gemm_lesson_cuda.cu. It adds a
+//            reduction over the blocks of a cluster.
+//            cluster_gemm_plan.h chooses tile, columns, chunks and units; cluster_gemm_kernel.cuh
 //            is the kernel. Other algorithms pack the weights in a first launch, write partial sums
 //            in a second and add them in a third. Each launch takes one to two microseconds,
 //            although the products of one image take less than one.

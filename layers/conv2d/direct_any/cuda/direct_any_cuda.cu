@@ -26,7 +26,8 @@
 // Backward   dx assigned; dw assigned or added to
 // Choices    Problems with register tiles (`direct`) are refused: they need a fraction of the loads
 //            there, and the time estimate is fitted to the other problems only
-// Source     own work
+// Source     V. Dumoulin, F. Visin: A guide to convolution arithmetic for deep learning, 2016,
+//            arXiv 1603.07285 (the loops); own work (the kernels)
 // Read next  ../../direct/direct_lesson_cpu.cpp, the loop nest; ../../direct/cuda/direct_cuda.cu,
 //            which keeps a tile of outputs in registers
 #include "framework/cuda/launch.cuh"
@@ -214,7 +215,9 @@ const Conv2dAlgorithm kAlgorithm{
     .name = "direct_any",
     .device = DeviceType::cuda,
     .idea = "one thread for each output, with any kernel, stride, dilation and groups",
-    .paper = "own work",
+    .paper =
+        "Dumoulin, Visin 2016: A guide to convolution arithmetic for deep learning, arXiv "
+        "1603.07285",
     .supports = supports,
     .cost = cost,
     .workspace_bytes = workspace_bytes,

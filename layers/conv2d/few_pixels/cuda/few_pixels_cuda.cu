@@ -10,7 +10,9 @@
 //                copy dy[k tile][pixels] and x[c tile][planes with zeros around]
 //                for 8 pixels, for 16 k, for 8 c of a tap (r,s):      # a warp
 //                  sums [16 x 8] += dy [16 x 8] x [8 x 8]             # high and low parts
-// Method     few_pixels_plan.h defines piece, plane, fragment, step and share, and chooses the
+// Method     Schedule of implicit_gemm: the loop nest of backward_weight in
+//            implicit_gemm_lesson_cuda.cu. It adds all pixels in shared memory, in one launch.
+//            few_pixels_plan.h defines piece, plane, fragment, step and share, and chooses the
 //            tile; few_pixels_weight.cuh is the kernel. The kernel computes no maxima, packs no
 //            operands and writes no partial results to memory, because with few pixels separate
 //            launches for these steps would take longer than the product

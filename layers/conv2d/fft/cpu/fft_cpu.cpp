@@ -48,7 +48,7 @@
 //            2014, arXiv 1312.5851; N. Vasilache et al. 2015, arXiv 1412.7580 (tiles); J. Cooley,
 //            J. Tukey 1965; three products: Gauss, in Knuth, The Art of Computer Programming 4.6.4.
 //            Unlike in these papers, the spectra of the kernels are computed column by column.
-// Read next  winograd_f4x3_cpu.cpp, a similar transform with polynomials over real points;
+// Read next  winograd_cpu.cpp, a similar transform with polynomials over real points;
 //            fft_simd.cpp, the transforms
 #include "framework/ops/gemm/gemm_kernels.h"
 #include "framework/parallel.h"

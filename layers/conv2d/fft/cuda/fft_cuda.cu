@@ -33,7 +33,7 @@
 // Source     M. Mathieu, M. Henaff, Y. LeCun 2014, arXiv 1312.5851; N. Vasilache et al.: fbfft,
 //            2015, arXiv 1412.7580 (custom small transforms, as here); two real planes at once:
 //            Numerical Recipes, 12.3
-// Read next  fft_passes.cuh, the transforms; fft_depthwise_cuda.cu; winograd_f4x3_cuda.cu, faster
+// Read next  fft_passes.cuh, the transforms; fft_depthwise_cuda.cu; winograd_cuda.cu, faster
 //            for 3x3
 #include <algorithm>
 #include <climits>

@@ -9,7 +9,9 @@
 //              patch = the pixels of x that the tile reads, once
 //              for 16 positions, for two (tap, octet of channels):       # a warp
 //                sums [16 x 8] += patch [16 x 16] weights [16 x 8]
-// Method     grouped_gemm_plan.h defines bundle, slice, tile, patch and slot, and chooses their
+// Method     Schedule of implicit_gemm: the loop nest of implicit_gemm_lesson_cuda.cu. It adds
+//            products of whole bundles of groups on the tensor cores.
+//            grouped_gemm_plan.h defines bundle, slice, tile, patch and slot, and chooses their
 //            sizes. prepare_weights stores w in the order in which lanes hold it, with zeros
 //            between the groups of a bundle.
 //              forward, backward_data    are in grouped_gemm_gather.cuh

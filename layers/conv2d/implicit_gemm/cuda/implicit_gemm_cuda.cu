@@ -29,11 +29,11 @@
 //            both operands, which the tensor cores accept in fp16/bf16. Each kernel starts while
 //            the previous one ends.
 // Shapes     x [N,C,H,W], w [K,C/G,R,S], y [N,K,P,Q] row-major, any alignment; f32, f16, bf16;
-//            packed pixels [planes][N][H][W][G][C/G in pieces]; sums in f32. In layout NHWC
-//            w, b, dw are f32, and f16, bf16 images are used unpacked
+//            packed pixels [planes][N][H][W][G][C/G in pieces]; sums in f32. In layout NHWC w, b,
+//            dw are f32, and f16, bf16 images are used unpacked
 // Supports   f32 (as f32 or tf32), f16, bf16; kernels up to 15x15; strides up to 8; every padding
-//            and dilation; groups of at least 8 channels, in NHWC of a multiple of 8;
-//            sm_80 and newer
+//            and dilation; groups of at least 8 channels, in NHWC of a multiple of 8; sm_80 and
+//            newer
 // Cost       FLOPs = 2 N K P Q C/G R S, and three times as many for f32 in full precision; bytes =
 //            the tensors and both packed operands; workspace = packed pixels (backward_weight: also
 //            packed dy), the f32 weights of a single call, and parts. Compute-bound above about 64
@@ -52,9 +52,8 @@
 //            take 64 KiB in a step, so three steps fit into 227 KiB. The tile and the number of
 //            parts have the lowest estimated time in whole waves
 // Source     S. Chetlur et al. 2014: cuDNN: Efficient Primitives for Deep Learning, arXiv
-//            1410.0759;
-//            H. Ootomo, R. Yokota 2022: Recovering single precision accuracy from Tensor Cores,
-//            arXiv 2203.03341 (there the low halves have their own scale and accumulators)
+//            1410.0759; H. Ootomo, R. Yokota 2022: Recovering single precision accuracy from Tensor
+//            Cores, arXiv 2203.03341 (there the low parts have their own scale and accumulators)
 // Read next  im2col_gemm_cuda.cu, which stores the matrix; implicit_gemm_tiles.cuh, the kernels
 #include <algorithm>
 #include <limits>

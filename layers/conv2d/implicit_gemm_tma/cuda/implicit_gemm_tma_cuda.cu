@@ -4,16 +4,16 @@
 //
 // Formula    y[n,k,p,q] = b[k] + sum over c, r, s of
 //                         x[n, c, p stride_h - pad_top + r dilation_h, ...] w[k,c,r,s]
-// Textbook   for tile = (n, p.., q..):                  # 128 or 256 output pixels, 64..256
-//            channels k
+// Textbook   for tile = (n, p.., q..), channels k:       # 128 or 256 pixels of y, 64..256 channels
 //              for c0 = 0, 64, 128 ..:
 //                patch = x[n, p0 - pad .., q0 - pad .., c0 .. c0 + 63]     # zeros outside: no ifs
 //                for r, s:
 //                  sums[pixel][k] += patch[pixel + r pitch + s][c] w[k][r,s][c]
-//            dx: the same loops with dy for x and w read transposed; with a stride, for each phase
-//            of dx
+//            dx: the same loops with dy for x and w transposed; with a stride, for each phase of dx
 //            dw: sums[k][c] of a tap += dy[pixel][k] patch[pixel + r pitch + s][c], over all pixels
-// Method     prepare_weights packs w once as fp16/bf16 [K][R S][C] for both directions.
+// Method     Schedule of implicit_gemm: the loop nest of implicit_gemm_lesson_cuda.cu. It adds
+//            loads by TMA and patches that all taps share.
+//            prepare_weights packs w once as fp16/bf16 [K][R S][C] for both directions.
 //            One warp loads patches, another loads weights (tensor maps, mbarriers), as far ahead
 //            as shared memory allows; two warp groups multiply (wgmma); blocks are persistent. A
 //            patch in shared memory has a row of 128 bytes (32 or 64 with few channels) for each
@@ -25,11 +25,12 @@
 //            backward_weight: a block keeps up to 9 taps x 64 k x 64 c in registers; pixels are the
 //            outer dimension of both operands. Boxes of dy are as long as those of x, with zeros
 //            outside. Without a split the blocks transpose and store dw themselves.
-// Shapes     x [N,1,H,W,Cp], y [N,1,P,Q,Kp], where Cp and Kp are the channels rounded up to 8;
-//            16-byte aligned; f16 or bf16, like dx and dy; w, dw [K,C,R,S], b [K] in f32 or in x's
-//            type; sums in f32. tf32: all tensors are f32. The operands are f16 times a power of
-//            two (half_operands.h), passed by the caller or made before the product, and the sums
-//            are scaled back. If they are not passed in, TMA may round f32 to tf32 instead
+//            tf32: the operands are f16 times a power of two (half_operands.h), passed by the
+//            caller or made before the product, and the sums are scaled back. If they are not
+//            passed in, TMA may round f32 to tf32 instead
+// Shapes     x, dx [N,1,H,W,Cp], y, dy [N,1,P,Q,Kp], where Cp and Kp are the channels rounded up
+//            to 8; f16 or bf16, 16-byte aligned; w, dw [K,C,R,S], b [K] in f32 or in x's type; sums
+//            in f32. tf32: all tensors are f32
 // Supports   layout NHWC; f16, bf16, also with w and accumulators in f32; tf32; one group; kernels
 //            up to 15x15; strides up to 8, in backward_data up to 4; every padding and dilation up
 //            to 127; GPUs of compute capability 9.0

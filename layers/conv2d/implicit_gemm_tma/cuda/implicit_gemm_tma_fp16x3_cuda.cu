@@ -13,7 +13,9 @@
 //                  sums[pixel][k] += low high + high low + high high
 //            dx: the same loops with dy for x and w transposed; with a stride, for each phase of dx
 //            dw: a block sums 64 k x 64 c of some taps over pixels, in registers
-// Method     1 finds the largest magnitude of the image, for its scale; 2 writes the image as two
+// Method     Schedule of implicit_gemm: the loop nest of implicit_gemm_lesson_cuda.cu, as
+//            implicit_gemm_tma, with two planes of each operand.
+//            1 finds the largest magnitude of the image, for its scale; 2 writes the image as two
 //            fp16 planes [2][N][H][W][C]; 3 runs the kernel of implicit_gemm_tma_gather.cuh with
 //            two planes of patches and of weights, which writes planes [N,C,H,W]. prepare_weights
 //            makes the weights before the call: their scale, then [2][K][R S][C], for dx [2][C][R
@@ -37,9 +39,8 @@
 //            product, so that the patch is read twice, not three times: 3 to 14 % less time. Where
 //            two planes of a patch of 64 channels exceed shared memory, chunks have 32 channels
 // Source     S. Chetlur et al. 2014: cuDNN: Efficient Primitives for Deep Learning, arXiv
-//            1410.0759;
-//            H. Ootomo, R. Yokota 2022: Recovering single precision accuracy from Tensor Cores,
-//            arXiv 2203.03341
+//            1410.0759; H. Ootomo, R. Yokota 2022: Recovering single precision accuracy from Tensor
+//            Cores, arXiv 2203.03341
 // Read next  ../../implicit_gemm/cuda/implicit_gemm_cuda.cu, the same product with copies by
 //            threads; implicit_gemm_tma_gather.cuh, implicit_gemm_tma_fp16x3.cuh
 #include <algorithm>

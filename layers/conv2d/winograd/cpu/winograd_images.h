@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // winograd_images.h: views of the images of a problem for Winograd's transforms, L channels at a
-// time. The layout matters only here and where outputs are stored (winograd.cpp):
+// time. The layout matters only here and where outputs are stored (winograd_cpu.cpp):
 //
 //   NCHW     pixels of L planes are transposed into the lanes of a panel, and back
 //   NCHW16c  L channels of a pixel are adjacent already: the transforms read and write the

@@ -66,4 +66,10 @@ struct WinogradKernels {
 
 extern IsaTable<WinogradKernels> winograd_kernels;
 
+// Returns the transforms for tiles of m x m outputs.
+inline const WinogradTransforms& winograd_transforms(std::int64_t m) {
+  const WinogradKernels& kernels = winograd_kernels.get();
+  return m == 2 ? kernels.two : m == 4 ? kernels.four : kernels.six;
+}
+
 }  // namespace convscope

@@ -68,6 +68,15 @@ struct TileGrid {
   Index down, pieces, across, strips;
 };
 
+// A strip of one image, and its first output pixel.
+struct Strip {
+  Strip(const TileGrid& tiling, Index index)
+      : image(index / (tiling.down * tiling.pieces)),
+        row(index / tiling.pieces % tiling.down * tiling.size),
+        column(index % tiling.pieces * tiling.across * tiling.size) {}
+  Index image, row, column;
+};
+
 // Sizes of a pass. forward: in = x, out = y; backward_data: in = dy, out = dx. For each group, the
 // pass sums over `depth` channels of `in` and computes `channels` channels of `out`.
 struct WinogradTiling {

@@ -5,7 +5,7 @@
 //
 // GCC 12 keeps an array on the stack if a loop that is not unrolled indexes it. So every loop over
 // a tile has an unroll pragma. Templates walk over the matrices and omit zeros and ones.
-// Read next  winograd_matrices.h; winograd.cpp, which calls it
+// Read next  winograd_matrices.h; winograd_cpu.cpp, which calls it
 #include "framework/simd/simd.h"
 #include "layers/conv2d/winograd/cpu/winograd_kernels.h"
 #include "layers/conv2d/winograd/winograd_matrices.h"

@@ -40,7 +40,7 @@
 // Source     A. Lavin, S. Gray: Fast Algorithms for Convolutional Neural Networks, 2015, arXiv
 //            1509.09308; H. Ootomo, R. Yokota 2022: Recovering single precision accuracy from
 //            Tensor Cores, arXiv 2203.03341 (there the low parts have separate sums)
-// Read next  winograd_f4x3_cuda.cu, the same with f32 products; winograd_fp16x3_transforms.cuh,
+// Read next  winograd_cuda.cu, the same with f32 products; winograd_fp16x3_transforms.cuh,
 //            winograd_fp16x3_product.cuh
 #include "layers/conv2d/winograd/cuda/winograd_fp16x3_plan.cuh"
 #include "layers/conv2d/winograd/cuda/winograd_fp16x3_product.cuh"

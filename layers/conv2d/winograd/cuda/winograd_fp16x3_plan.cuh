@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "framework/memory/memory.h"
+#include "layers/conv2d/shared/cuda/device_time.cuh"
 #include "layers/conv2d/winograd/cuda/winograd_fp16x3_product.cuh"
 #include "layers/conv2d/winograd/cuda/winograd_fp16x3_transforms.cuh"
 

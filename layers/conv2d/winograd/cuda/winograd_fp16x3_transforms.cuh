@@ -13,7 +13,7 @@
 #include <cstdint>
 
 #include "layers/conv2d/shared/cuda/half_pack.cuh"
-#include "layers/conv2d/winograd/cuda/winograd_passes.cuh"
+#include "layers/conv2d/winograd/cuda/winograd_kernels.cuh"
 
 namespace convscope::winograd {
 

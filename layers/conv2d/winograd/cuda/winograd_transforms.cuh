@@ -5,7 +5,7 @@
 // omits zeros and does not multiply by 1. Rows 2 i - 1 and 2 i of a matrix differ only in the sign
 // of the odd columns. So sums over even and over odd columns are computed once, then added and
 // subtracted.
-// Read next  winograd_matrices.h; winograd_passes.cuh
+// Read next  winograd_matrices.h; winograd_kernels.cuh
 #pragma once
 
 #include "framework/cuda/runtime.cuh"

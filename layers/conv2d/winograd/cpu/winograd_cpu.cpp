@@ -1,16 +1,82 @@
 // SPDX-License-Identifier: Apache-2.0
-// winograd.cpp: Winograd's convolution F(m x m, 3 x 3) for tile sizes m = 2, 4 and 6; called by the
-// algorithms of winograd_f2x3_cpu.cpp, winograd_f4x3_cpu.cpp and winograd_f6x3_cpu.cpp.
-#include "layers/conv2d/winograd/cpu/winograd.h"
-
+// winograd_cpu.cpp: 3x3 convolution by Winograd's F(m x m, 3x3) for m = 2, 4 and 6: m m outputs of
+// a channel pair from (m + 2)^2 multiplications instead of 9 m m, through transforms of inputs,
+// kernels and outputs.
+//
+// Formula    y[k] = A^T [ sum over c of (G w[k,c] G^T) . (B^T x[c] B) ] A, tile by tile: m x m
+//            outputs from the T x T inputs around them, T = m + 2, 0 outside the image;
+//            winograd_matrices.h defines A, B, G. For m = 2 in one dimension, in full:
+//              m1 = (d0 - d2) g0                     y0 = m1 + m2 + m3
+//              m2 = (d1 + d2) (g0 + g1 + g2) / 2     y1 = m2 - m3 + m4
+//              m3 = (d2 - d1) (g0 - g1 + g2) / 2     4 multiplications, where
+//              m4 = (d3 - d1) g2                     y0 = d0 g0 + d1 g1 + d2 g2,
+//                                                    y1 = d1 g0 + d2 g1 + d3 g2 take 6
+// Textbook   for each tile, k:  M[T,T] = 0
+//              for each c:      M += (G * w[k,c] * G^T) . (B^T * x_tile[c] * B)   # elementwise
+//              y_tile[k] = A^T * M * A + b[k]
+// Method     The sum over c at each of the P = T T points is a separate matrix product: [tiles, C]
+//            times [C, K]. U = G w G^T is made before the call (prepare_weights). The call works on
+//            one block of tiles at a time. It moves 16 channels of T rows into the lanes (panel,
+//            L1) and transforms them to V (L2). P products of register tiles with U make M (L2). M
+//            is transformed and moved back to rows of y. No intermediate has the size of a tensor.
+//            In layout NCHW16c (layers/dispatch/activation_layout.h) nothing is moved: the
+//            transforms read x in place and store finished pixels of y (PixelView). U, the products
+//            and all bits are the same. With U above 4 MiB, the call first makes V of up to 4 MiB,
+//            then computes 32 output channels at a time. With more than 16 tiles, or when w is used
+//            for one call only, each 32 channels of U are made in the call, used for all tiles of V
+//            and discarded: they are never written to memory. backward_weight:
+//            winograd_weights.cpp. Threads take blocks of tiles, or panels of output channels, or
+//            in backward_weight (point, output channels). The cuts depend on the problem only.
+// Shapes     x [N,C,H,W], w [K,C/G,3,3], y [N,K,P,Q], f32 row-major or x and y in NCHW16c (groups
+//            of a multiple of 16 channels), any alignment; V [P, C/L, tiles, L], U [P, K/2L, C,
+//            2L], M [P, K/L, tiles, L], L lanes, 64-byte aligned
+// Supports   f32; kernel 3x3, stride 1, dilation 1; every padding; groups of at least 4 kernels'
+//            planes (C/G K/G >= 4)
+// Cost       FLOPs = 2 P tiles K C/G, plus for m = 4 about 400 cycles for each tile and 16 channels
+//            of x, 340 of y, a third less in NCHW16c; bytes = the three tensors once; workspace = U
+//            or V, and V or U + M for each thread; compute-bound
+// Numerics   Each transform adds and subtracts terms larger than their result. In one dimension a
+//            rounding error may grow by ||A^T|| ||G|| ||B^T|| (largest row sums), in two dimensions
+//            by the square of that. Errors of random sign stay far below this worst case. The table
+//            has the largest measured error in units of the tests' bound, the largest growth g on
+//            any data, and the error on equal values in eps:
+//              m    ||A^T|| ||G|| ||B^T||   measured             error_growth   g      equal values
+//              2    3 * 1.5 * 2             1.2                  16             25     15
+//              4    7.4 * 1.5 * 5.1         5.9, 2,000 problems  16             214    62
+//              6    67 * 1.2 * 15           51 with one channel  128            1730   24
+//            g is the square of the sum over j of the largest |A||G||B| of all pairs of a pixel and
+//            a tap that are j apart. No pixel reaches the maximum in all pairs: for m = 4
+//            worst_growth() allows 184. For m = 2, 7.9 was measured where roundings have random
+//            signs, so its error_growth is twice the bound of chains, 8
+//            (framework/simd/sum_chain.h). For m = 6, 38 was measured over 120 random problems and
+//            15 with 64 channels; A contains the fifth power of the point 2. g is relative
+//            to the largest of x times the sum over |w|, because products that belong to
+//            no output cancel in A^T. Same bits on each run and for any number of threads. Not
+//            exact on integers: for m = 4 sqrt(2) is irrational, and for m = 2 sums of quarters may
+//            round. A NaN spreads over its tile.
+// Backward   dx = the same with dy, padding 2 - pad and w flipped and transposed, assigned;
+//            dw = G^T [sum over tiles of (A dy A^T) . (B^T x B)] G, assigned or added to
+// Choices    winograd_plan.h: V + M of a block are 640 KB of L2; at least 28 tiles = 2 register
+//            tiles. `auto` does not choose m = 6: 64/36 products for an output, compared with
+//            36/16, are 21 % less at best. Outputs beyond the image (60 rows for 56) and the larger
+//            transforms reduce this gain. Only 64 channels on 224x224 gained more than 5 % (8 to 10
+//            %)
+// Source     S. Winograd: Arithmetic Complexity of Computations, 1980; A. Lavin, S. Gray: Fast
+//            Algorithms for Convolutional Neural Networks, 2015, arXiv 1509.09308; points: S. A.
+//            Alam et al. 2022, arXiv 2201.10369, and ncnn; B. Barabasz et al. 2018, arXiv
+//            1803.10986, on the error of larger tiles
+// Read next  winograd_matrices.h, which derives the matrices; winograd_simd.cpp, the transforms;
+//            winograd_weights.cpp, dw; direct_cpu.cpp, the same sums one by one
 #include "framework/ops/gemm/gemm_kernels.h"
 #include "framework/parallel.h"
+#include "layers/conv2d/algorithm.h"
 #include "layers/conv2d/counts.h"
 #include "layers/conv2d/shared/data_pass.h"
 #include "layers/conv2d/shared/nchw16c_support.h"
 #include "layers/conv2d/winograd/cpu/winograd_images.h"
 #include "layers/conv2d/winograd/cpu/winograd_kernels.h"
 #include "layers/conv2d/winograd/cpu/winograd_plan.h"
+#include "layers/conv2d/winograd/cpu/winograd_weights.h"
 
 namespace convscope {
 
@@ -18,20 +84,6 @@ constinit IsaTable<WinogradKernels> winograd_kernels;
 
 namespace winograd {
 namespace {
-
-const WinogradTransforms& transforms(Index m) {
-  const WinogradKernels& kernels = winograd_kernels.get();
-  return m == 2 ? kernels.two : m == 4 ? kernels.four : kernels.six;
-}
-
-// A strip of one image, and its first output pixel.
-struct Strip {
-  Strip(const TileGrid& tiling, Index index)
-      : image(index / (tiling.down * tiling.pieces)),
-        row(index / tiling.pieces % tiling.down * tiling.size),
-        column(index % tiling.pieces * tiling.across * tiling.size) {}
-  Index image, row, column;
-};
 
 // ---- weights: U = G w G^T ----------------------------------------------------------------------
 
@@ -61,7 +113,7 @@ void transform_weights(const WinogradTiling& pass, const float* w, Index g, Inde
                        taps + i * 9 * pass.lanes);
       }
     }
-    transforms(pass.tiling.size)
+    winograd_transforms(pass.tiling.size)
         .weights(taps, !pass.forward, count, u + c * width, width, pass.u_point);
   }
 }
@@ -75,7 +127,7 @@ class WinogradPass {
         z_(pass.z),
         tiling_(pass.tiling),
         kernels_(point_kernels.get()),
-        transforms_(transforms(tiling_.size)),
+        transforms_(winograd_transforms(tiling_.size)),
         data_(data),
         own_(data.workspace + odd_lines(pass.shared_floats())) {}
 
@@ -253,156 +305,21 @@ class WinogradPass {
   float* const own_;
 };
 
-// ---- backward_weight ---------------------------------------------------------------------------
+// ---- the algorithms, for tiles of m x m outputs -------------------------------------------------
 
-class WeightGradient {
- public:
-  WeightGradient(const WinogradWeightTiling& plan, const Conv2dBackwardWeightArgs& args)
-      : plan_(plan),
-        z_(plan.z),
-        tiling_(plan.tiling),
-        kernels_(point_kernels.get()),
-        transforms_(transforms(tiling_.size)),
-        x_(static_cast<const float*>(args.x)),
-        dy_(static_cast<const float*>(args.dy)),
-        dw_(static_cast<float*>(args.dw)),
-        accumulate_(args.accumulate),
-        points_x_(static_cast<float*>(args.workspace)),
-        points_y_(points_x_ + tiling_.points * plan.x_point),
-        sums_(points_y_ + tiling_.points * plan.y_point),
-        own_(plan.by_panels ? sums_ : sums_ + tiling_.points * plan.sum_point) {}
-
-  void run() const { plan_.by_panels ? run_by_panels() : run_by_blocks(); }
-
- private:
-  float* own(int thread) const { return own_ + thread * plan_.thread_floats(); }
-
-  // Transforms the tiles of x [T, T] and of dy [M, M] of some strips.
-  void transform_block(Index g, Index begin, Index end) const {
-    const Index blocks = plan_.channel_blocks + plan_.kernel_blocks;
-    const Index lanes = plan_.lanes;
-    parallel_chunks((end - begin) * blocks, [&](Index chunk, int thread) {
-      const Index place = chunk / blocks;
-      const Strip at(tiling_, begin + place);
-      const bool is_x = chunk % blocks < plan_.channel_blocks;
-      const Index block = chunk % blocks - (is_x ? 0 : plan_.channel_blocks);
-      const Index channels = is_x ? plan_.channels : plan_.kernels;
-      const Images& images = is_x ? plan_.x : plan_.y;
-      const Index columns = is_x ? tiling_.columns() : tiling_.across * tiling_.size;
-      float* const panel = own(thread);
-      const PixelView<const float> pixels = images.read(
-          kernels_, (is_x ? x_ : dy_) + images.offset(at.image, g * channels + block * lanes),
-          std::min(lanes, channels - block * lanes), at.row - (is_x ? z_.pad_top : 0),
-          at.column - (is_x ? z_.pad_left : 0), is_x ? tiling_.t : tiling_.size, columns, panel);
-      WinogradPoints points;
-      points.tiles = static_cast<int>(tiling_.across);
-      points.at = (is_x ? points_x_ : points_y_) +
-                  (block * plan_.block_tiles + place * tiling_.across) * lanes;
-      points.step = is_x ? plan_.x_point : plan_.y_point;
-      is_x ? transforms_.input(pixels, points, panel) : transforms_.gradient(pixels, points);
-    });
-  }
-
-  // Computes sums[point, panels of K/L, C, L] (+)= the products of x and dy over `tiles` tiles of
-  // the block, for `vectors` vectors of kernels from k on.
-  void sum_point(Index point, Index k, int vectors, Index tiles, bool accumulate,
-                 float* sums) const {
-    const Index lanes = plan_.lanes;
-    PointSum sum;
-    sum.vectors = vectors;
-    sum.accumulate = accumulate;
-    sum.depth = tiles;
-    sum.dy_step = plan_.block_tiles * lanes;
-    sum.dy = points_y_ + point * plan_.y_point + k * sum.dy_step;
-    sum.out_step = plan_.kernel_floats();
-    for (Index c = 0; c < plan_.channels; c += kernels_.sum_rows) {
-      sum.x = points_x_ + point * plan_.x_point + c / lanes * sum.dy_step + c % lanes;
-      sum.out = sums + c * lanes;
-      kernels_.sum(sum);
-    }
-  }
-
-  // Used with few tiles and many weights: all sums of a few kernels stay in a thread's cache.
-  void run_by_panels() const {
-    const RowTiles pieces(plan_.kernel_blocks, kernels_.sum_vectors);
-    for (Index g = 0; g < z_.groups; ++g) {
-      transform_block(g, 0, tiling_.strips);
-      parallel_chunks(pieces.tiles, [&](Index piece, int thread) {
-        float* const sums = own(thread);
-        float* const taps = sums + tiling_.points * plan_.sum_point;
-        const Index k = pieces.begin(piece);
-        for (Index point = 0; point < tiling_.points; ++point) {
-          sum_point(point, k, pieces.height(piece), plan_.block_tiles, false,
-                    sums + point * plan_.sum_point);
-        }
-        for (Index i = 0; i < pieces.height(piece); ++i) {
-          write_kernels(g, k + i, sums + i * plan_.kernel_floats(), taps);
-        }
-      });
-    }
-  }
-
-  void run_by_blocks() const {
-    const RowTiles pieces(plan_.kernel_blocks, kernels_.sum_vectors);
-    for (Index g = 0; g < z_.groups; ++g) {
-      for (Index block = 0; block < plan_.blocks; ++block) {
-        const Index begin = block * plan_.block_strips;
-        const Index end = std::min(begin + plan_.block_strips, tiling_.strips);
-        transform_block(g, begin, end);
-        parallel_chunks(tiling_.points * pieces.tiles, [&](Index chunk, int) {
-          const Index point = chunk / pieces.tiles;
-          const Index k = pieces.begin(chunk % pieces.tiles);
-          sum_point(point, k, pieces.height(chunk % pieces.tiles), (end - begin) * tiling_.across,
-                    block > 0, sums_ + point * plan_.sum_point + k * plan_.kernel_floats());
-        });
-      }
-      parallel_chunks(plan_.kernel_blocks, [&](Index k, int thread) {
-        write_kernels(g, k, sums_ + k * plan_.kernel_floats(), own(thread));
-      });
-    }
-  }
-
-  // Writes dw of the kernels in the lanes of block k.
-  void write_kernels(Index g, Index k, const float* sums, float* taps) const {
-    const auto lanes = static_cast<int>(std::min(plan_.lanes, plan_.kernels - k * plan_.lanes));
-    const Index row = plan_.channels * 9;
-    for (Index c = 0; c < plan_.channels; c += kKernelsAtOnce) {
-      const Index count = std::min(kKernelsAtOnce, plan_.channels - c);
-      float* const to = dw_ + (g * plan_.kernels + k * plan_.lanes) * row + c * 9;
-      if (accumulate_) kernels_.gather(to, row, count * 9, lanes, taps);
-      transforms_.weight_sums(sums + c * plan_.lanes, plan_.lanes, plan_.sum_point, count,
-                              accumulate_, taps);
-      kernels_.scatter(taps, count * 9, lanes, to, row);
-    }
-  }
-
-  const WinogradWeightTiling& plan_;
-  const Conv2dProblem& z_;
-  const TileGrid& tiling_;
-  const PointKernels& kernels_;
-  const WinogradTransforms& transforms_;
-  const float* const x_;
-  const float* const dy_;
-  float* const dw_;
-  const bool accumulate_;
-  float* const points_x_;
-  float* const points_y_;
-  float* const sums_;
-  float* const own_;
-};
-
-}  // namespace
-
-std::size_t prepared_bytes(int m, const Conv2dProblem& z, Direction direction) {
+template <int m>
+std::size_t prepared_bytes(const Conv2dProblem& z, Direction direction) {
   return static_cast<std::size_t>(WinogradTiling(m, z, direction).prepared_floats()) *
          sizeof(float);
 }
 
-bool prepares_for_one_call(int m, const Conv2dProblem& z, Direction direction) {
+template <int m>
+bool prepares_for_one_call(const Conv2dProblem& z, Direction direction) {
   return WinogradTiling(m, z, direction).prepares_always;
 }
 
-void prepare_weights(int m, const Conv2dPrepareArgs& args) {
+template <int m>
+void prepare_weights(const Conv2dPrepareArgs& args) {
   const WinogradTiling pass(m, args.problem, args.direction);
   const auto* const w = static_cast<const float*>(args.w);
   parallel_chunks(pass.z.groups * pass.channel_blocks, [&](Index chunk, int thread) {
@@ -415,22 +332,22 @@ void prepare_weights(int m, const Conv2dPrepareArgs& args) {
   });
 }
 
-void forward(int m, const Conv2dForwardArgs& args) {
+template <int m>
+void forward(const Conv2dForwardArgs& args) {
   const WinogradTiling pass(m, args.problem, Direction::forward);
   WinogradPass(pass, DataPass(args)).run();
 }
 
-void backward_data(int m, const Conv2dBackwardDataArgs& args) {
+template <int m>
+void backward_data(const Conv2dBackwardDataArgs& args) {
   const WinogradTiling pass(m, args.problem, Direction::backward_data);
   WinogradPass(pass, DataPass(args)).run();
 }
 
-void backward_weight(int m, const Conv2dBackwardWeightArgs& args) {
-  const WinogradWeightTiling plan(m, args.problem);
-  WeightGradient(plan, args).run();
+template <int m>
+void backward_weight(const Conv2dBackwardWeightArgs& args) {
+  weight_gradient(m, args);
 }
-
-// ---- for the algorithms -------------------------------------------------------------------------
 
 Conv2dSupport supports(const Conv2dProblem& z, Direction) {
   const auto no = [](const auto&... words) { return Conv2dSupport::no(cat(words...)); };
@@ -450,7 +367,8 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction) {
 }
 
 // Lanes without a channel cost as much as lanes with a channel.
-Conv2dCost cost(int m, const Conv2dProblem& z, Direction direction) {
+template <int m>
+Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
   const PointKernels& kernels = point_kernels.get();
   const bool data = direction == Direction::backward_data;
   const Index lanes = kernels.lanes;
@@ -502,7 +420,8 @@ Conv2dCost cost(int m, const Conv2dProblem& z, Direction direction) {
   return out;
 }
 
-std::size_t workspace_bytes(int m, const Conv2dProblem& z, Direction direction) {
+template <int m>
+std::size_t workspace_bytes(const Conv2dProblem& z, Direction direction) {
   Index floats = 0;
   if (direction == Direction::backward_weight) {
     const WinogradWeightTiling plan(m, z);
@@ -514,5 +433,79 @@ std::size_t workspace_bytes(int m, const Conv2dProblem& z, Direction direction) 
   return static_cast<std::size_t>(floats) * sizeof(float);
 }
 
+const Conv2dAlgorithm kF2x3{
+    .name = "winograd_f2x3",
+    .device = DeviceType::cpu,
+    .idea = "2x2 outputs from 16 multiplications instead of 36, between transforms",
+    .paper =
+        "Lavin, Gray 2015: Fast Algorithms for Convolutional Neural Networks, arXiv 1509.09308",
+    .supports = supports,
+    .cost = cost<2>,
+    .workspace_bytes = workspace_bytes<2>,
+    .prepared_bytes = prepared_bytes<2>,
+    .prepare_weights = prepare_weights<2>,
+    .prepares_for_one_call = prepares_for_one_call<2>,
+    .error_growth = 16,
+    .exact_on_integers = false,
+    .fuses_epilogue = true,
+    .takes_nchw16c_layout = true,
+    .forward = forward<2>,
+    .backward_data = backward_data<2>,
+    .backward_weight = backward_weight<2>,
+};
+const Conv2dAlgorithm kF4x3{
+    .name = "winograd_f4x3",
+    .device = DeviceType::cpu,
+    .idea = "4x4 outputs from 36 multiplications instead of 144, between transforms",
+    .paper =
+        "Lavin, Gray 2015: Fast Algorithms for Convolutional Neural Networks, arXiv 1509.09308",
+    .supports = supports,
+    .cost = cost<4>,
+    .workspace_bytes = workspace_bytes<4>,
+    .prepared_bytes = prepared_bytes<4>,
+    .prepare_weights = prepare_weights<4>,
+    .prepares_for_one_call = prepares_for_one_call<4>,
+    .error_growth = 16,
+    .exact_on_integers = false,
+    .fuses_epilogue = true,
+    .takes_nchw16c_layout = true,
+    .forward = forward<4>,
+    .backward_data = backward_data<4>,
+    .backward_weight = backward_weight<4>,
+};
+const Conv2dAlgorithm kF6x3{
+    .name = "winograd_f6x3",
+    .device = DeviceType::cpu,
+    .idea = "6x6 outputs from 64 multiplications instead of 324, between transforms",
+    .paper =
+        "Lavin, Gray 2015: Fast Algorithms for Convolutional Neural Networks, arXiv 1509.09308",
+    .supports = supports,
+    .cost = cost<6>,
+    .workspace_bytes = workspace_bytes<6>,
+    .prepared_bytes = prepared_bytes<6>,
+    .prepare_weights = prepare_weights<6>,
+    .prepares_for_one_call = prepares_for_one_call<6>,
+    .error_growth = 128,
+    .exact_on_integers = false,
+    .auto_ok = false,  // at most a tenth faster than winograd_f4x3, with 6 to 10 times its error
+    .fuses_epilogue = true,
+    .takes_nchw16c_layout = true,
+    .forward = forward<6>,
+    .backward_data = backward_data<6>,
+    .backward_weight = backward_weight<6>,
+};
+
+}  // namespace
 }  // namespace winograd
 }  // namespace convscope
+
+// The registration declares the same name for each tile size.
+namespace convscope::winograd::f2x3 {
+CONVSCOPE_CONV2D_ALGORITHM(kF2x3)
+}
+namespace convscope::winograd::f4x3 {
+CONVSCOPE_CONV2D_ALGORITHM(kF4x3)
+}
+namespace convscope::winograd::f6x3 {
+CONVSCOPE_CONV2D_ALGORITHM(kF6x3)
+}
