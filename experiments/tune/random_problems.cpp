@@ -159,8 +159,8 @@ Conv2dProblem random_conv2d(std::mt19937_64& random) {
     z.set_integer_types(types);
     if (draw.chance(0.7)) return z;
   } else if (form < 0.55) {
-    z.layout =
-        kind == Kind::stem || z.c <= 4 ? kNchwToNchw16c : ImageLayouts(ActivationLayout::nchw16c);
+    const bool first_layer = kind == Kind::stem || z.c <= 4 || draw.chance(0.12);
+    z.layout = first_layer ? kNchwToNchw16c : ImageLayouts(ActivationLayout::nchw16c);
   }
   if (form < 0.14 || form > 0.9) {  // pruned
     const double kept = static_cast<double>(draw.of({5, 10, 20, 30})) / 100;

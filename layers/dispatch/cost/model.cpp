@@ -70,8 +70,11 @@ double flops_per_cycle(DType operand_type) {
 Coefficients seconds_per_coefficient(const Cost& cost, DType operand_type, WeightUse use,
                                      std::size_t prepared_bytes) {
   const MachinePeaks machine = machine_peaks(DeviceType::cpu);
-  // Loops with few FLOPs run in one thread (framework/parallel.h).
-  const double threads = cost.flops < kFlopsWorthThreads ? 1 : num_threads();
+  // Loops with few FLOPs run in one thread (framework/parallel.h). Where results must not depend on
+  // the machine, they must not depend on the number of threads either, so neither may the choice of
+  // an algorithm.
+  const bool one = cost.flops < kFlopsWorthThreads || !believes_measured_peaks();
+  const double threads = one ? 1 : num_threads();
   // The peaks are those of all threads together.
   const double flop = num_threads() / threads / machine.peak(operand_type);
   const double cycle = flop * flops_per_cycle(operand_type);

@@ -125,10 +125,6 @@ TEST(Conv2dSelection, EstimatesFollowThePeaks) {
   const double slow = estimated_ms(algorithm, kProblem, Direction::forward);
   set_machine_peaks({2e9, 1e12});
   EXPECT_NEAR(estimated_ms(algorithm, kProblem, Direction::forward), slow / 2, 1e-2 * slow);
-  set_machine_peaks({1e15, 1e3});  // bound by memory
-  const double bound = estimated_ms(algorithm, kProblem, Direction::forward);
-  set_machine_peaks({1e15, 2e3});
-  EXPECT_NEAR(estimated_ms(algorithm, kProblem, Direction::forward), bound / 2, 1e-2 * bound);
   set_machine_peaks({});
 }
 

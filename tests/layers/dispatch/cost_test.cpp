@@ -21,6 +21,7 @@ class CostModel : public ::testing::Test {
  protected:
   CostModel() : threads_(num_threads()) {
     set_machine_peaks({.flops_per_second = 1e9, .bytes_per_second = 1e9});
+    set_num_threads(1);
   }
   ~CostModel() override {
     set_machine_peaks({});
@@ -70,9 +71,16 @@ TEST_F(CostModel, WeightsThatArePreparedBeforeAreOnlyRead) {
 
 TEST_F(CostModel, ThreadsWaitForTheLastChunk) {
   set_num_threads(2);
-  EXPECT_NEAR(ms({.issued = 1e6, .chunks = 4}), 1, 1e-9);
-  EXPECT_NEAR(ms({.issued = 1e6, .chunks = 3}), 4.0 / 3, 1e-9);
-  EXPECT_NEAR(ms({.issued = 1e6, .chunks = 1}), 2, 1e-9);
+  EXPECT_NEAR(ms({.flops = 1e6, .issued = 1e6, .chunks = 4}), 1, 1e-9);
+  EXPECT_NEAR(ms({.flops = 1e6, .issued = 1e6, .chunks = 3}), 4.0 / 3, 1e-9);
+  EXPECT_NEAR(ms({.flops = 1e6, .issued = 1e6, .chunks = 1}), 2, 1e-9);
+  EXPECT_NEAR(ms({.flops = 1e4, .issued = 1e6, .chunks = 4}), 2, 1e-9);  // one thread
+  // Results that must not depend on the machine do not depend on the number of threads.
+  const testing::EnvironmentVariable off("CONVSCOPE_MEASURE", "off");
+  const double two = ms({.flops = 1e6, .issued = 1e6, .chunks = 3});
+  set_num_threads(1);
+  set_machine_peaks({.flops_per_second = 0.5e9, .bytes_per_second = 1e9});  // of one thread
+  EXPECT_NEAR(ms({.flops = 1e6, .issued = 1e6, .chunks = 3}), two, 1e-9);
 }
 
 TEST_F(CostModel, SaysWhatTakesMostOfTheTime) {

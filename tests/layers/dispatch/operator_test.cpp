@@ -250,7 +250,7 @@ TEST_F(Operators, ChoicesAreKept) {
 TEST(Cost, BytesHaveTheirOwnPeak) {
   set_machine_peaks(
       {.flops_per_second = 1e9, .bytes_per_second = 1e18, .int8_flops_per_second = 5e9});
-  const Cost cost{.issued = 1e7};
+  const Cost cost{.flops = 1e7, .issued = 1e7};
   EXPECT_NEAR(estimated_ms(cost, DeviceType::cpu, DType::f32), 10, 1e-9);
   EXPECT_NEAR(estimated_ms(cost, DeviceType::cpu, DType::i8), 2, 1e-9);
   EXPECT_NEAR(estimated_ms(cost, DeviceType::cpu, DType::u8), 2, 1e-9);
@@ -268,7 +268,7 @@ TEST(Cost, IsAskedForTheDirectionThatRuns) {
   set_machine_peaks({.flops_per_second = 1e9, .bytes_per_second = 1e9});
   CorrelationAlgorithm algorithm = sliding_algorithm();
   algorithm.cost = [](const Correlation1dProblem&, Direction direction) -> Cost {
-    return {.bytes = 1, .issued = 1e6 * (1 + static_cast<int>(direction))};
+    return {.flops = 1e6, .bytes = 1, .issued = 1e6 * (1 + static_cast<int>(direction))};
   };
   algorithm.prepared_bytes = nullptr;
   for (const Direction direction : kDirections) {

@@ -519,7 +519,7 @@ Conv2dCost cost(const Conv2dProblem& problem, Direction direction) {
   const double lists = number(pass.counts.k_blocks * pass.counts.taps);
   Conv2dCost out{.flops = std::max(1.0, products),
                  .bytes = problem.nominal_bytes(),
-                 .issued = products,
+                 .issued = std::max(1.0, products),
                  // Pixels of which each is tested, because the tap is outside the image for some.
                  .loads = for_dw ? 0 : skipping_share(pass) * pixels * entries,
                  .copied = number(places.floats()),
