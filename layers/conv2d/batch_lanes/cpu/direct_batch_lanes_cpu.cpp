@@ -222,7 +222,7 @@ Conv2dCost cost(const Conv2dProblem& problem, Direction direction) {
   const double vectors = number(plan.groups * rows * ceil_div(columns * plan.z.lanes, lanes));
   const double weights = number(plan.z.weight_floats);
   Conv2dCost out{
-      .flops = problem.nominal_flops(),
+      .flops = 2 * number(plan.groups * plan.z.lanes) * weights * number(rows * columns),
       .bytes = problem.nominal_bytes(),
       .issued = 2 * vectors * number(lanes) * weights,
       .tiles = vectors * number(data ? problem.c : problem.k),
