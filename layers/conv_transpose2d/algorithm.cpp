@@ -86,12 +86,28 @@ bool takes_images_and_dense_weights(const Conv2dAlgorithm& algorithm) {
   return !only_codes && !algorithm.takes_sparse_weights;
 }
 
+// The images of this operator are [N,C,H,W]; an algorithm for NCHW16c alone refuses all of them.
+bool takes_nchw(const Conv2dAlgorithm& algorithm) {
+  if (!algorithm.takes_nchw16c_layout) return true;
+  for (const char* text : {"c=16,h=8,w=8,k=16,r=3,s=3,pad=1", "c=16,h=8,w=8,k=16,r=1,s=1",
+                           "c=16,h=8,w=8,k=16,r=3,s=3,pad=1,groups=16"}) {
+    const Conv2dProblem problem = Conv2dProblem::parse(text);
+    for (const Direction direction : kDirections) {
+      if (support_of(algorithm, problem, direction).yes) return true;
+    }
+  }
+  return false;
+}
+
 // Adds the algorithms of conv2d that are not in the table yet, such as those of a plug-in.
 void add_new(Registry<Algorithm<Problem>>& table, DeviceType device) {
   static std::size_t used = 0;
   const Registry<Conv2dAlgorithm>& all = conv2d_algorithms(device);
   for (const auto& [name, algorithm] : all.entries()) {
-    if (table.entries().contains(name) || !takes_images_and_dense_weights(algorithm)) continue;
+    if (table.entries().contains(name) || !takes_images_and_dense_weights(algorithm) ||
+        !takes_nchw(algorithm)) {
+      continue;
+    }
     CONVSCOPE_CHECK(used < kSlots, Operator<Problem>::kOperation, "expected at most ", kSlots,
                     " algorithms of conv2d, got more");
     slots[used] = &algorithm;

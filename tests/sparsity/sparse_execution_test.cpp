@@ -151,7 +151,7 @@ TEST(SparseExecution, OfFewChannelsStaysInTheChain) {
     net.masks.back()->execute_sparse(
         make_ref<SparseWeights>(net.masks.back()->keep(), 16, 1, false));
   }
-  prune_every(net, 10);
+  prune_every(net, 2);
   const auto plan = StepPlan::make(*net.model, images, PlanMode::training, nullptr);
   ASSERT_NE(plan, nullptr);
   EXPECT_NE(plan->text().find("c2 conv2d direct_batch_lanes"), std::string::npos) << plan->text();

@@ -71,12 +71,13 @@ Coefficients seconds_per_coefficient(const Cost& cost, DType operand_type, Weigh
                                      std::size_t prepared_bytes) {
   const MachinePeaks machine = machine_peaks(DeviceType::cpu);
   // Loops with few FLOPs run in one thread (framework/parallel.h). Where results must not depend on
-  // the machine, they must not depend on the number of threads either, so neither may the choice of
-  // an algorithm.
-  const bool one = cost.flops < kFlopsWorthThreads || !believes_measured_peaks();
-  const double threads = one ? 1 : num_threads();
+  // the machine, they must not depend on the number of threads either: each thread then has the same
+  // share of every count, and the choice of an algorithm is that of one thread.
+  const bool equal_shares = !believes_measured_peaks();
+  const double used = !equal_shares && cost.flops < kFlopsWorthThreads ? 1 : num_threads();
+  const double threads = equal_shares ? 1 : used;
   // The peaks are those of all threads together.
-  const double flop = num_threads() / threads / machine.peak(operand_type);
+  const double flop = num_threads() / used / machine.peak(operand_type);
   const double cycle = flop * flops_per_cycle(operand_type);
   const double byte = 1 / machine.bytes_per_second;
   Cost counted = cost;

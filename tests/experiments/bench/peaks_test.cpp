@@ -116,7 +116,7 @@ TEST(Peaks, ThePeakOfBytesMayBeMissing) {
   set_num_threads(1);
   const auto guess = [] { return 100e9 * peak_of_bytes(); };
   const auto seconds_of = [](DType operand_type) {  // as `auto` estimates
-    return 1e-3 * estimated_ms(Cost{.flops = 1e9}, DeviceType::cpu, operand_type);
+    return 1e-3 * estimated_ms(Cost{.flops = 1e9, .issued = 1e9}, DeviceType::cpu, operand_type);
   };
   remember_cpu_peaks(some_peaks());
   CacheFolder::forget();

@@ -14,7 +14,7 @@
 namespace convscope::testing {
 namespace {
 
-const std::string kBench = "bench conv2d --min-time 0.0001 --rounds 1 --algorithm direct ";
+const std::string kBench = "bench conv2d --min-time 0.0001 --rounds 1 --algorithm direct_nchw16c ";
 const std::string kProblem = "n=1,c=16,h=6,w=6,k=16,r=3,s=3";
 
 void expect_warning(const Called& called, const std::string& former, const std::string& today) {

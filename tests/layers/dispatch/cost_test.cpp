@@ -79,7 +79,6 @@ TEST_F(CostModel, ThreadsWaitForTheLastChunk) {
   const testing::EnvironmentVariable off("CONVSCOPE_MEASURE", "off");
   const double two = ms({.flops = 1e6, .issued = 1e6, .chunks = 3});
   set_num_threads(1);
-  set_machine_peaks({.flops_per_second = 0.5e9, .bytes_per_second = 1e9});  // of one thread
   EXPECT_NEAR(ms({.flops = 1e6, .issued = 1e6, .chunks = 3}), two, 1e-9);
 }
 

@@ -268,7 +268,7 @@ TEST(Cost, IsAskedForTheDirectionThatRuns) {
   set_machine_peaks({.flops_per_second = 1e9, .bytes_per_second = 1e9});
   CorrelationAlgorithm algorithm = sliding_algorithm();
   algorithm.cost = [](const Correlation1dProblem&, Direction direction) -> Cost {
-    return {.flops = 1e6, .bytes = 1, .issued = 1e6 * (1 + static_cast<int>(direction))};
+    return {.flops = 1e6, .bytes = 1e-3, .issued = 1e6 * (1 + static_cast<int>(direction))};
   };
   algorithm.prepared_bytes = nullptr;
   for (const Direction direction : kDirections) {
