@@ -151,8 +151,8 @@ class CONVSCOPE_API Emitter {
     calls().push_back({[](void* p) { (*static_cast<Body*>(p))(); }, object, op_});
     if (overwrites_) overwrite_dead_memory();
   }
-  // Emits a call that prepares an operand of the next call. Tensors that were named for the next call
-  // stay reserved for it.
+  // Emits a call that prepares an operand of the next call. Tensors that were named for the next
+  // call stay reserved for it.
   template <class F>
   void call_before(F&& body) {
     call(std::forward<F>(body));

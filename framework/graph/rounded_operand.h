@@ -13,7 +13,8 @@ inline Tensor rounded_operand(Emitter& emitter, const Tensor& from, DType type, 
   if (from.dtype() == type) return from;
   if (slot == kNoSlot) {
     slot = emitter.slot(from.shape(), type);
-    emitter.call_before([from, to = emitter.use(slot)] { convert_kernel.get(to.device())(from, to); });
+    emitter.call_before(
+        [from, to = emitter.use(slot)] { convert_kernel.get(to.device())(from, to); });
   }
   return emitter.use(slot);
 }

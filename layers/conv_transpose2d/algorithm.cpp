@@ -86,7 +86,7 @@ bool takes_images_and_dense_weights(const Conv2dAlgorithm& algorithm) {
   return !only_codes && !algorithm.takes_sparse_weights;
 }
 
-// The images of this operator are [N,C,H,W]; an algorithm for NCHW16c alone refuses all of them.
+// The images of this operator are [N,C,H,W]; an algorithm only for NCHW16c refuses all of them.
 bool takes_nchw(const Conv2dAlgorithm& algorithm) {
   if (!algorithm.takes_nchw16c_layout) return true;
   for (const char* text : {"c=16,h=8,w=8,k=16,r=3,s=3,pad=1", "c=16,h=8,w=8,k=16,r=1,s=1",

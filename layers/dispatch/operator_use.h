@@ -32,7 +32,8 @@ class CONVSCOPE_API OperatorUse {
   // Returns the names that the policy selects; "measure" may time them.
   virtual ChosenNames choose(Direction direction, Device device, WeightUse use) const = 0;
   // Returns the verdicts that tables show. Nothing is run, and a refusal is not an error. `layout`
-  // is the layout of the images; NHWC is that of a compiled step in half precision (half_problem.h).
+  // is the layout of the images; NHWC is that of a compiled step in half precision
+  // (half_problem.h).
   virtual std::vector<Verdict> explain(Direction direction, Device device,
                                        ImageLayouts layout = {}) const = 0;
   virtual Decision decision(Direction direction, Device device, ImageLayouts layout = {}) const = 0;

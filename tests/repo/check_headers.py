@@ -65,10 +65,10 @@ def problems(root):
 
 
 def lesson_problems(root, path, lines):
-    """A folder with an algorithm has a lesson, or is a schedule of an algorithm with a lesson: then its README and
-    the header of the algorithm's file name that lesson."""
+    """A folder with an algorithm, or the folder of its family above it, has a lesson. Otherwise the algorithm is a
+    schedule of an algorithm with a lesson, which its README and the header of its file name."""
     folder = path.parent.parent if path.parent.name in ("cpu", "cuda") else path.parent
-    if any("_lesson_" in other.name for other in (root / folder).iterdir()):
+    if any("_lesson_" in other.name for place in (folder, folder.parent) for other in (root / place).iterdir()):
         return []
     head = "".join(line for line in lines if line.startswith("//"))
     readme = root / folder / "README.md"

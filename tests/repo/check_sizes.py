@@ -24,7 +24,6 @@ OPERATORS = ("conv2d", "conv_transpose2d", "deform_conv2d", "sparse_conv")
 # Folders that still have to shrink, with the number of files that they may not exceed.
 STILL_LARGE = {
     "layers/conv2d/depthwise": 43,
-    "layers/conv2d/direct": 16,
     "layers/conv2d/implicit_gemm_tma": 24,
     "layers/conv2d/shared": 41,
     "layers/conv2d/winograd": 21,

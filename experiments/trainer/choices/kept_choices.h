@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // kept_choices.h: stores, in choices.json of a run's folder, the measurements on which its choices
 // of algorithms depend: the results of the policy `measure`, and the peaks and the table of
-// coefficients that `auto` uses. A resumed run then chooses the same algorithms, even if the machine has no measurements or
-// different ones.
+// coefficients that `auto` uses. A resumed run then chooses the same algorithms, even if the
+// machine has no measurements or different ones.
 #pragma once
 
 #include <string>

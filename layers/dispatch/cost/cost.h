@@ -6,7 +6,7 @@
 //     const Tiling plan(z, direction);
 //     return {.flops = z.nominal_flops(),
 //             .bytes = z.nominal_bytes(),
-//             .issued = 2 * number(plan.tiles * plan.tile_floats * plan.terms),  // with empty lanes
+//             .issued = 2 * number(plan.tiles * plan.tile_floats * plan.terms),
 //             .tiles = number(plan.tiles),
 //             .chunks = number(plan.chunks)};
 //   }
@@ -30,7 +30,8 @@ struct Cost {
   // FLOPs of the vector instructions of the products, with empty lanes, padding, and inserted
   // zeros.
   double issued = 0;
-  // Vectors that the innermost loop loads in addition to the multiplications, for example one vector of
+  // Vectors that the innermost loop loads in addition to the multiplications, for example one
+  // vector of
   // weights for each step of a register tile. Tiles with few accumulators wait for these loads.
   double loads = 0;
   double tiles = 0;        // register tiles: cleared or loaded at the start, stored at the end

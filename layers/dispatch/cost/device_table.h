@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // device_table.h: the coefficients of the cost model for one device, and which table is in use.
 //
-//   {"format": "convscope device 1", "device": "AMD Zen 4", "cpu": [{"family": 25, "models": [16]}],
+//   {"format": "convscope device 1", "device": "AMD Zen 4", "cpu": [{"family": 25, "models":
+//   [16]}],
 //    "coefficients": {"avx512": {"conv2d direct forward nchw16c": {"issued": 1.1, "tiles": 30}}}}
 //
 // Tables of known devices are in devices/ and compiled into the library. `convscope tune` writes a
@@ -61,8 +62,8 @@ CONVSCOPE_API void use_device_table(const std::string& text);
 // Returns the text that makes use_device_table() restore the current state.
 CONVSCOPE_API std::string text_of_table_in_use();
 
-// Returns the path of the user's table. remember_device_table() replaces the coefficients of the instruction sets in `table` and
-// keeps the others.
+// Returns the path of the user's table. remember_device_table() replaces the coefficients of the
+// instruction sets in `table` and keeps the others.
 CONVSCOPE_API std::string user_table_path();
 CONVSCOPE_API void remember_device_table(const DeviceTable& table);
 CONVSCOPE_API void forget_device_tables();  // reads the user's file again; for tests

@@ -82,7 +82,8 @@ Coefficients fit_coefficients(const std::vector<const CostSample*>& rows,
   std::vector<Row> linear(rows.size());
   for (int step = 0; step < kSteps; ++step) {
     for (std::size_t i = 0; i < rows.size(); ++i) {
-      // log(p / t) at p + dp is log(p / t) + dp / p: rows divided by p, whose target is 1 - log(p/t).
+      // log(p / t) at p + dp is log(p / t) + dp / p: rows divided by p, whose target is 1 -
+      // log(p/t).
       const double p = std::max(predicted_seconds(*rows[i], c), 1e-3 * rows[i]->seconds);
       const double error = std::log(p / rows[i]->seconds);
       linear[i] = {rows[i]->terms, 1 - std::clamp(error, -1.0, 1.0),

@@ -22,7 +22,8 @@ struct CostSample {
   Coefficients terms = {};  // seconds_per_coefficient()
 };
 
-// Returns coefficients c >= 0 that minimise the sum of log(terms c / seconds)^2 over the rows, where
+// Returns coefficients c >= 0 that minimise the sum of log(terms c / seconds)^2 over the rows,
+// where
 // an error above `kOutlier` counts only linearly. Terms that are 0 in all rows get 0. Gauss-Newton
 // steps; each is a non-negative least-squares problem, solved by coordinate descent on the normal
 // equations. A weak pull towards `prior` decides where the rows do not.

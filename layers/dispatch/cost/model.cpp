@@ -71,8 +71,8 @@ Coefficients seconds_per_coefficient(const Cost& cost, DType operand_type, Weigh
                                      std::size_t prepared_bytes) {
   const MachinePeaks machine = machine_peaks(DeviceType::cpu);
   // Loops with few FLOPs run in one thread (framework/parallel.h). Where results must not depend on
-  // the machine, they must not depend on the number of threads either: each thread then has the same
-  // share of every count, and the choice of an algorithm is that of one thread.
+  // the machine, they must not depend on the number of threads either. Each thread then has the
+  // same share of every count, so the choice of an algorithm is that of one thread.
   const bool equal_shares = !believes_measured_peaks();
   const double used = !equal_shares && cost.flops < kFlopsWorthThreads ? 1 : num_threads();
   const double threads = equal_shares ? 1 : used;

@@ -36,7 +36,8 @@ enum class WeightUse { once, often };
 CONVSCOPE_API double estimated_ms(const CostKey& key, const Cost& cost, DeviceType device,
                                   DType operand_type, WeightUse use = WeightUse::once,
                                   std::size_t prepared_bytes = 0);
-// Returns the same for work that no algorithm does, such as a copy: every coefficient is the default one.
+// Returns the same for work that no algorithm does, such as a copy: every coefficient is the
+// default one.
 CONVSCOPE_API double estimated_ms(const Cost& cost, DeviceType device, DType operand_type);
 
 // Returns what takes most of the estimated time: "arithmetic", "memory" or, on a GPU, "launches".

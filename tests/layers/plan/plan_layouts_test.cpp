@@ -343,7 +343,8 @@ TEST(PlanLayouts, WholeNetworksAreAlikeInBoth) {
                       {{"stem", cifar}, {"width_multiplier", 0.35}, {"dropout", 0.0}});
 }
 
-// `auto` compares estimates: a stack of wide layers uses one layout as a whole; which one depends on
+// `auto` compares estimates: a stack of wide layers uses one layout as a whole; which one depends
+// on
 // the estimates of this processor's instruction set. A single wide layer between NCHW layers stays
 // in NCHW, because the conversions cost more than it gains.
 TEST(PlanLayouts, AutoTakesWhatIsCheaperTogether) {

@@ -210,8 +210,8 @@ Conv2dSupport supports(const Conv2dProblem& problem, Direction direction) {
   return {};
 }
 
-// With a stride, dx is a convolution of dy with zeros between its pixels: each pixel of dx costs all
-// taps. If a vector holds several pixels, the last vector of a row is not full.
+// With a stride, dx is a convolution of dy with zeros between its pixels: each pixel of dx costs
+// all taps. If a vector holds several pixels, the last vector of a row is not full.
 Conv2dCost cost(const Conv2dProblem& problem, Direction direction) {
   const LaneTiling plan(problem, direction);
   const bool data = direction == Direction::backward_data;

@@ -502,7 +502,8 @@ double skipping_share(const BlockSparseTiling& pass) {
   return share / static_cast<double>(z.s);
 }
 
-// Forward calls the kernel once for each tile, chunk and block of output channels. backward_data has
+// Forward calls the kernel once for each tile, chunk and block of output channels. backward_data
+// has
 // one call for each tile and channel, and adds up the lanes. backward_weight has one call for each
 // strip of rows and 16 entries of a tap, and reads x from L2; it makes its lists in each call.
 Conv2dCost cost(const Conv2dProblem& problem, Direction direction) {

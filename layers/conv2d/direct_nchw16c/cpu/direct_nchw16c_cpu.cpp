@@ -36,8 +36,8 @@
 // Choices    kKeptFloats, kMaxTiles, kFlatTiles and the sizes of chunks: direct_nchw16c_plan.h
 // Source     E. Georganas et al.: Anatomy of High-Performance Deep Learning Convolutions on SIMD
 //            Architectures, SC 2018, arXiv 1808.05567; here without JIT
-// Read next  ../../direct/direct_lesson_cpu.cpp, the loop nest; ../../shared/nchw16c/walk.h, chunks,
-//            lines and taps;
+// Read next  ../../direct/direct_lesson_cpu.cpp, the loop nest; ../../shared/nchw16c/walk.h,
+// chunks,            lines and taps;
 //            ../../shared/nchw16c_tiles_simd.cpp, the tiles; direct_nchw16c_weights.cpp, dw;
 //            ../../direct/cpu/direct_cpu.cpp, the same sums in NCHW
 #include <array>

@@ -12,8 +12,8 @@
 #include "framework/parallel.h"
 #include "layers/conv2d/int8/shared/cpu/int8_sparse_tiles.h"
 #include "layers/conv2d/problem.h"
-#include "layers/dispatch/cost/cost.h"
 #include "layers/conv2d/shared/nchw16c/walk.h"
+#include "layers/dispatch/cost/cost.h"
 
 namespace convscope::int8 {
 
