@@ -32,13 +32,13 @@ std::string percent(double share) { return number_text("%.0f %%", 100 * share); 
 
 // Times problems of all operators in turns until the time is over.
 std::vector<CostSample> measured(const Arguments& a, Device device) {
+  print_remark(cat("timing the algorithms for ", a.minutes, " minutes, with 1 and ", num_threads(),
+                   " threads; other programs disturb the result"));
+  remember_cpu_peaks(measure_cpu_peaks());
   const auto start = std::chrono::steady_clock::now();
   const auto minutes = [&] {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() / 60;
   };
-  print_remark(cat("timing the algorithms for ", a.minutes, " minutes, with 1 and ", num_threads(),
-                   " threads; other programs disturb the result"));
-  remember_cpu_peaks(measure_cpu_peaks());
   Tuning tuning(device, static_cast<std::uint64_t>(a.seed));
   double said = 0;
   while (minutes() < a.minutes) {

@@ -56,14 +56,14 @@ TEST_F(Tune, FitsTimesOfAFileAndStoresTheTable) {
 }
 
 TEST_F(Tune, MeasuresThisMachine) {
-  const testing::Called measured = call("tune --minutes 0.1 --samples times.jsonl -q");
+  const testing::Called measured = call("tune --minutes 0.06 --samples times.jsonl -q");
   // So short a time may be too little to check the fit, which is one clear sentence.
   if (measured.code != 0) {
     EXPECT_NE(measured.err.find("give --minutes 2 or more"), std::string::npos) << measured.err;
   }
   const std::vector<CostSample> samples =
       parse_samples(text_of(folder_ / "times.jsonl"), "times.jsonl");
-  EXPECT_GT(samples.size(), 20u);
+  EXPECT_GT(samples.size(), 5u);
   for (const CostSample& one : samples) {
     EXPECT_GT(one.seconds, 0) << one.question;
     EXPECT_GT(one.terms[0], 0) << one.question << " " << one.algorithm;
