@@ -45,7 +45,7 @@ SHORTER = [  # (pattern, addition to the example)
     (r"check conv2d winograd", " --quick"),
     (r"explain .*--ranks", " data.train_size=512"),
 ]
-PARSED = (r"notebook( 04.*)?$|data (fetch|check)|.*mine/build/mine\.so|launch .*--hosts|check --plugin submissions|"
+PARSED = (r"notebook( 04.*)?$|tune|data (fetch|check)|.*mine/build/mine\.so|launch .*--hosts|check --plugin submissions|"
           r".*--against /usr/bin/convscope")
 MAY_LACK = r"device[= ]cuda|--baseline|launch "
 ORDER = ["run", "sweep", "launch", "export"]  # first: other examples read the files that these write
