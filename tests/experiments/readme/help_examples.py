@@ -45,8 +45,8 @@ SHORTER = [  # (pattern, addition to the example)
     (r"check conv2d winograd", " --quick"),
     (r"explain .*--ranks", " data.train_size=512"),
 ]
-PARSED = (r"notebook( 04.*)?$|tune|data (fetch|check)|.*mine/build/mine\.so|launch .*--hosts|check --plugin submissions|"
-          r".*--against /usr/bin/convscope")
+PARSED = (r"notebook( 04.*)?$|tune|data (fetch|check)|.*mine/build/mine\.so|launch .*--hosts|"
+          r"check --plugin submissions|.*--against /usr/bin/convscope")
 MAY_LACK = r"device[= ]cuda|--baseline|launch "
 ORDER = ["run", "sweep", "launch", "export"]  # first: other examples read the files that these write
 
