@@ -8,8 +8,10 @@
 #include "framework/machine/cache_sizes.h"
 #include "framework/machine/peaks.h"
 #include "framework/parallel.h"
+#include "framework/precision.h"
 #include "framework/simd/cpu_isa.h"
 #include "layers/dispatch/cost/device_table.h"
+#include "layers/dispatch/elements.h"
 
 namespace convscope {
 namespace {

@@ -7,6 +7,8 @@
 #include "framework/io/bytes.h"
 #include "layers/dispatch/cost/fit.h"
 #include "tests/support/call_program.h"
+#include "tests/support/temporary_folder.h"
+#include "tests/support/text_of.h"
 
 namespace convscope {
 namespace {
@@ -36,7 +38,7 @@ class Tune : public ::testing::Test {
     write_file(path, samples_text(all));
     return path;
   }
-  TemporaryFolder folder_;
+  testing::TemporaryFolder folder_;
 };
 
 TEST_F(Tune, FitsTimesOfAFileAndStoresTheTable) {
@@ -44,7 +46,7 @@ TEST_F(Tune, FitsTimesOfAFileAndStoresTheTable) {
   ASSERT_EQ(fitted.code, 0) << fitted.err;
   EXPECT_NE(fitted.out.find("within 10 % of the fastest in 100 % of 10 cases"), std::string::npos)
       << fitted.out;
-  const DeviceTable table = parse_device_table(text_of(folder_ / "device_cpu.json"));
+  const DeviceTable table = parse_device_table(testing::text_of(folder_ / "device_cpu.json"));
   const CoefficientsByKernel& kernels = table.by_isa.at(std::string(name_of(current_isa())));
   EXPECT_NEAR(kernels.at("conv2d direct forward")[0], 1, 1e-2);
   EXPECT_NEAR(kernels.at("conv2d im2col_gemm forward")[0], 2, 1e-2);
@@ -52,7 +54,8 @@ TEST_F(Tune, FitsTimesOfAFileAndStoresTheTable) {
   // The times may also be written for others, and the table elsewhere.
   const testing::Called out = call("tune --from " + samples() + " --out table.json");
   EXPECT_EQ(out.code, 0) << out.err;
-  EXPECT_EQ(text_of(folder_ / "table.json"), text_of(folder_ / "device_cpu.json"));
+  EXPECT_EQ(testing::text_of(folder_ / "table.json"),
+            testing::text_of(folder_ / "device_cpu.json"));
 }
 
 TEST_F(Tune, MeasuresThisMachine) {
@@ -62,7 +65,7 @@ TEST_F(Tune, MeasuresThisMachine) {
     EXPECT_NE(measured.err.find("give --minutes 2 or more"), std::string::npos) << measured.err;
   }
   const std::vector<CostSample> samples =
-      parse_samples(text_of(folder_ / "times.jsonl"), "times.jsonl");
+      parse_samples(testing::text_of(folder_ / "times.jsonl"), "times.jsonl");
   EXPECT_GT(samples.size(), 5u);
   for (const CostSample& one : samples) {
     EXPECT_GT(one.seconds, 0) << one.question;
