@@ -69,7 +69,8 @@ template <class Problem>
 void Tuning::time(const Problem& problem, Direction direction, WeightUse use, bool held_out) {
   const Operands operands = repeated_operands(problem.operands(direction), device_);
   std::vector<Timed> timed;
-  for (const auto& [name, algorithm] : Operator<Problem>::algorithms(device_.type).entries()) {
+  for (const auto& entry : Operator<Problem>::algorithms(device_.type).entries()) {
+    const Algorithm<Problem>& algorithm = entry.second;
     if (!support_of(algorithm, problem, direction).yes) continue;
     if (!algorithm.auto_ok && problem.nominal_flops() > kMostFlopsOfLessons) continue;
     const std::size_t prepared = algorithm.prepared_size(problem, direction, use);
@@ -79,7 +80,7 @@ void Tuning::time(const Problem& problem, Direction direction, WeightUse use, bo
     CostSample sample{
         .isa = std::string(name_of(current_isa())),
         .kernel = kernel_of(cost_key_of(algorithm, direction), cost.schedule),
-        .algorithm = name,
+        .algorithm = entry.first,
         .question = cat(Operator<Problem>::kOperation, " ", problem.text(), " ", name_of(direction),
                         often ? " often" : "", " threads=", num_threads()),
         .held_out = held_out,
