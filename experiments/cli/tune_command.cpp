@@ -3,6 +3,7 @@
 // so that `auto` knows it.
 #include <algorithm>
 #include <chrono>
+#include <filesystem>
 #include <memory>
 
 #include "experiments/bench/peaks/measure_peaks.h"
@@ -13,6 +14,7 @@
 #include "framework/io/atomic_file.h"
 #include "framework/io/bytes.h"
 #include "framework/machine/machine.h"
+#include "framework/machine/peaks.h"
 #include "framework/parallel.h"
 #include "layers/dispatch/cost/fit.h"
 
@@ -55,6 +57,13 @@ std::vector<CostSample> measured(const Arguments& a, Device device) {
   return tuning.samples();
 }
 
+void check_folder_of(const char* option, const std::string& file) {
+  const std::string folder = std::filesystem::path(file).parent_path();
+  if (folder.empty() || std::filesystem::is_directory(folder)) return;
+  fail(ErrorKind::kIo, "tune",
+       cat("expected ", option, " in a folder that exists, got '", file, "'"));
+}
+
 int tune(const Arguments& a) {
   const Device device = Device::parse(a.device);
   if (device.type != DeviceType::cpu) {
@@ -62,6 +71,9 @@ int tune(const Arguments& a) {
          cat("expected --device cpu, got '", a.device,
              "': the estimates of CUDA's algorithms follow from `convscope info --measure`"));
   }
+  // Minutes of measuring must not end at a file that cannot be written.
+  check_folder_of("--samples", a.samples);
+  check_folder_of("--out", a.out);
   std::vector<CostSample> samples;
   for (const std::string& file : a.from) {
     const std::vector<CostSample> more = parse_samples(read_text(file, kMaxBytes), file);
@@ -88,6 +100,7 @@ int tune(const Arguments& a) {
   } else {
     remember_device_table(table);
     where = user_table_path();
+    if (!believes_measured_peaks()) where += " (not used while CONVSCOPE_MEASURE=off)";
   }
   print_screen(cat("fitted    ", table.fitted, "\nauto      within 10 % of the fastest in ",
                    percent(fit.within_10_percent), " of ", fit.questions,
@@ -105,11 +118,13 @@ std::function<int()> declare(CommandLine& app) {
       ->positive();
   app.add_option("--device", a->device, "cpu")->type_name("DEVICE");
   app.add_option("--samples", a->samples, "also write counts and times to this file")
-      ->type_name("FILE");
+      ->type_name("FILE")
+      ->output_file();
   app.add_option("--from", a->from, "measure nothing: fit the times of these files")
       ->type_name("FILE");
   app.add_option("--out", a->out, "write the table here instead of the cache folder")
-      ->type_name("FILE");
+      ->type_name("FILE")
+      ->output_file();
   app.add_option("--seed", a->seed, "of the problems that are drawn")->type_name("N");
   return [a] { return tune(*a); };
 }

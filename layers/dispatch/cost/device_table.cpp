@@ -118,6 +118,25 @@ const Coefficients* find(const DeviceTable& table, const std::string& isa,
   return found == by_kernel->second.end() ? nullptr : &found->second;
 }
 
+// Finds any schedule of an algorithm in one direction, with this instruction set or another.
+const Coefficients* find_nearest(const DeviceTable& table, const std::string& isa,
+                                 const std::string& algorithm_and_direction) {
+  const auto find_in = [&](const CoefficientsByKernel& kernels) -> const Coefficients* {
+    const auto found = kernels.lower_bound(algorithm_and_direction);
+    if (found == kernels.end()) return nullptr;
+    const bool same = found->first == algorithm_and_direction ||
+                      found->first.starts_with(algorithm_and_direction + " ");
+    return same ? &found->second : nullptr;
+  };
+  if (const auto here = table.by_isa.find(isa); here != table.by_isa.end()) {
+    if (const Coefficients* const found = find_in(here->second)) return found;
+  }
+  for (const auto& [other, kernels] : table.by_isa) {
+    if (const Coefficients* const found = find_in(kernels)) return found;
+  }
+  return nullptr;
+}
+
 }  // namespace
 
 DeviceTable parse_device_table(const std::string& text) {
@@ -179,12 +198,14 @@ std::string kernel_of(const CostKey& key, const char* schedule) {
   return out;
 }
 
-const Coefficients& coefficients_of(const CostKey& key, const char* schedule) {
+Coefficients coefficients_of(const CostKey& key, const char* schedule) {
   const std::string kernel = kernel_of(key, schedule);
   const std::string isa(name_of(current_isa()));
   const std::shared_ptr<const Tables> now = tables();
-  if (const Coefficients* const found = find(*now->first, isa, kernel)) return *found;
-  const Coefficients* const found = find(device_tables().at(kGeneric), isa, kernel);
+  const DeviceTable& generic = device_tables().at(kGeneric);
+  const Coefficients* found = find(*now->first, isa, kernel);
+  if (found == nullptr) found = find(generic, isa, kernel);
+  if (found == nullptr) found = find_nearest(generic, isa, kernel_of(key, ""));
   return found != nullptr ? *found : kDefaultCoefficients;
 }
 

@@ -7,8 +7,9 @@
 //
 // Tables of known devices are in devices/ and compiled into the library. `convscope tune` writes a
 // table of this machine into the cache folder, which comes first. A device without a table uses
-// `generic`, and `explain` says so. A kernel that a table lacks takes its entry from `generic`; one
-// that `generic` lacks, such as a plug-in's, has kDefaultCoefficients.
+// `generic`, and `explain` says so. A kernel that a table lacks takes its entry from `generic`: its
+// own, else that of another schedule of the algorithm, else that of another instruction set. A
+// kernel that `generic` lacks entirely, such as a plug-in's, has kDefaultCoefficients.
 #pragma once
 
 #include <map>
@@ -45,7 +46,7 @@ CONVSCOPE_API const std::map<std::string, DeviceTable>& device_tables();
 CONVSCOPE_API std::string kernel_of(const CostKey& key, const char* schedule);
 
 // Returns the coefficients of a kernel on this CPU with the current instruction set.
-CONVSCOPE_API const Coefficients& coefficients_of(const CostKey& key, const char* schedule);
+CONVSCOPE_API Coefficients coefficients_of(const CostKey& key, const char* schedule);
 
 // The table in use: its name ("zen4", "generic", or "this machine" for one that `convscope tune`
 // wrote) and its sentence about the fit.

@@ -128,7 +128,7 @@ const char* limit_of(const CostKey& key, const Cost& cost, DeviceType device, DT
     if (of.launches > std::max(of.compute, memory)) return "launches";
     return of.compute > memory ? "arithmetic" : "memory";
   }
-  const Coefficients& coefficients = coefficients_of(key, cost.schedule);
+  const Coefficients coefficients = coefficients_of(key, cost.schedule);
   const Coefficients seconds = seconds_per_coefficient(cost, operand_type, WeightUse::once, 0);
   double memory = 0, other = 0;
   for (std::size_t i = 0; i < seconds.size(); ++i) {

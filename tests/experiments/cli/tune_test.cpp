@@ -81,6 +81,11 @@ TEST_F(Tune, SaysWhatIsWrong) {
   };
   EXPECT_NE(error_of("tune --device cuda").find("expected --device cpu"), std::string::npos);
   EXPECT_NE(error_of("tune --minutes 0").find("--minutes"), std::string::npos);
+  for (const char* option : {"--samples", "--out"}) {  // before anything is measured
+    const std::string error = error_of(cat("tune --minutes 1 ", option, " no/folder/file"));
+    EXPECT_NE(error.find(cat("expected ", option, " in a folder that exists")), std::string::npos)
+        << error;
+  }
   EXPECT_NE(error_of("tune --from none.jsonl").find("none.jsonl"), std::string::npos);
   write_file(folder_ / "bad.jsonl", "hello\n");
   EXPECT_NE(error_of("tune --from bad.jsonl").find("in bad.jsonl, got in line 1"),

@@ -2,12 +2,16 @@
 // cost_test.cpp: the cost model: counts to time, tables of devices, and the fit.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "framework/machine/machine.h"
 #include "framework/machine/peaks.h"
 #include "framework/parallel.h"
+#include "layers/conv2d/algorithm.h"
+#include "layers/deform_conv2d/algorithm.h"
 #include "layers/dispatch/cost/fit.h"
+#include "layers/sparse_conv/algorithm.h"
 #include "tests/support/cache_folder.h"
 #include "tests/support/environment_variable.h"
 #include "tests/support/expect_error.h"
@@ -122,6 +126,39 @@ TEST_F(CostModel, TheTableOfThisMachineComesFirst) {
   const testing::EnvironmentVariable off("CONVSCOPE_MEASURE", "off");
   remember_device_table(table_with(only("issued", 3)));
   EXPECT_EQ(table_in_use().name, "generic");
+}
+
+// A kernel without an entry would be estimated at the peak, and chosen.
+TEST_F(CostModel, EveryAlgorithmOfTheCpuHasAnEstimateInTheGenericTable) {
+  const DeviceTable& generic = device_tables().at("generic");
+  const auto expect = [&](const CostKey& key) {
+    const std::string kernel = kernel_of(key, "");
+    EXPECT_TRUE(std::ranges::any_of(generic.by_isa, [&](const auto& kernels) {
+      return std::ranges::any_of(kernels.second, [&](const auto& one) {
+        return one.first == kernel || one.first.starts_with(kernel + " ");
+      });
+    })) << kernel;
+  };
+  const auto expect_all = [&](const char* operation, const auto& table) {
+    for (const auto& [name, algorithm] : table.entries()) {
+      for (const Direction direction : kDirections) {
+        if (name.starts_with("test") || !algorithm.auto_ok || !algorithm.offers(direction))
+          continue;
+        expect({operation, name.c_str(), direction});
+      }
+    }
+  };
+  expect_all("conv2d", Operator<Conv2dProblem>::algorithms(DeviceType::cpu));
+  expect_all("deform_conv2d", Operator<DeformConv2dProblem>::algorithms(DeviceType::cpu));
+  expect_all("sparse_conv", Operator<SparseConvProblem>::algorithms(DeviceType::cpu));
+  for (const Direction direction : kDirections) expect({"linear", "gemm", direction});
+}
+
+TEST_F(CostModel, AKernelThatATableLacksTakesTheNearestEntry) {
+  use_device_table("generic");
+  const Coefficients direct = coefficients_of({"conv2d", "direct", Direction::forward}, "");
+  EXPECT_EQ(coefficients_of({"conv2d", "direct", Direction::forward}, "a new schedule"), direct);
+  EXPECT_EQ(coefficients_of({"conv2d", "nobody", Direction::forward}, ""), kDefaultCoefficients);
 }
 
 TEST_F(CostModel, EveryShippedTableIsSound) {
