@@ -37,7 +37,7 @@ void BenchRows::add(std::unique_ptr<BenchContender> contender, const Cost& cost,
   row.auto_choice = auto_choice;
   row.workspace_bytes = one.workspace_bytes() + one.prepared_bytes();
   row.prepared_bytes = one.prepared_bytes();
-  row.executed_per_useful = nominal_flops_ > 0 ? cost.executed() / nominal_flops_ : 0;
+  row.executed_per_useful = nominal_flops_ > 0 ? cost.flops / nominal_flops_ : 0;
   const double first_seconds = check(one);
   row.error_ratio = one.error_ratio();
   row.wrong = one.wrong();

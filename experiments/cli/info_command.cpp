@@ -89,7 +89,8 @@ Json facts() {
   const auto peaks = remembered_cpu_peaks();
   out["peaks"] = peaks ? Json::parse(peaks_json_text(*peaks)) : Json();
   const auto gpu = remembered_gpu_peaks();
-  out["cost_table"] = table_in_use().name;
+  out["cost_table"] = table_in_use(DeviceType::cpu).name;
+  if (gpu) out["gpu_cost_table"] = table_in_use(DeviceType::cuda).name;
   out["gpu_peaks"] = gpu ? gpu_peaks_json(*gpu) : Json();
   for (const std::string& name : operator_table().names()) {
     out[name + "_algorithms"] = {{"cpu", algorithms_of(name, DeviceType::cpu)},
@@ -153,13 +154,17 @@ void print_text(const Json& all) {
   print_line("peaks", peaks ? "measured, in " + cpu_peaks_path()
                             : "not measured (convscope info --measure)");
   if (peaks) std::cout << peaks_text(*peaks);
-  const TableInUse table = table_in_use();
-  print_line("estimates", cat("table ", table.name, table.is_generic ? kHowToTune : ""));
+  const auto print_estimates = [](const char* label, DeviceType device) {
+    const TableInUse table = table_in_use(device);
+    print_line(label, cat("table ", table.name, table.is_generic ? how_to_tune(device) : ""));
+  };
+  print_estimates("estimates", DeviceType::cpu);
   if (cuda.at("available").get<bool>()) {
     const auto gpu = remembered_gpu_peaks();
     print_line("gpu peaks", gpu ? "measured, in " + gpu_peaks_path()
                                 : "not measured (convscope info --measure)");
     if (gpu) std::cout << gpu_peaks_text(*gpu);
+    print_estimates("gpu estimates", DeviceType::cuda);
   }
   for (const auto& [name, entry] : operator_table().entries()) {
     const Json& lists = all[name + "_algorithms"];

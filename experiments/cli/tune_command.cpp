@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <memory>
 
+#include "experiments/bench/peaks/measure_gpu_peaks.h"
 #include "experiments/bench/peaks/measure_peaks.h"
 #include "experiments/cli/command.h"
 #include "experiments/explain/text_layout.h"
@@ -34,9 +35,14 @@ std::string percent(double share) { return number_text("%.0f %%", 100 * share); 
 
 // Times problems of all operators in turns until the time is over.
 std::vector<CostSample> measured(const Arguments& a, Device device) {
-  print_remark(cat("timing the algorithms for ", a.minutes, " minutes, with 1 and ", num_threads(),
-                   " threads; other programs disturb the result"));
-  remember_cpu_peaks(measure_cpu_peaks());
+  if (device.type == DeviceType::cpu) {
+    print_remark(cat("timing the algorithms for ", a.minutes, " minutes, with 1 and ",
+                     num_threads(), " threads; other programs disturb the result"));
+    remember_cpu_peaks(measure_cpu_peaks());
+  } else {
+    print_remark(cat("timing the algorithms for ", a.minutes, " minutes on ", device.str()));
+    remember_gpu_peaks(measure_gpu_peaks());
+  }
   const auto start = std::chrono::steady_clock::now();
   const auto minutes = [&] {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() / 60;
@@ -66,11 +72,7 @@ void check_folder_of(const char* option, const std::string& file) {
 
 int tune(const Arguments& a) {
   const Device device = Device::parse(a.device);
-  if (device.type != DeviceType::cpu) {
-    fail(ErrorKind::kUnavailable, "tune",
-         cat("expected --device cpu, got '", a.device,
-             "': the estimates of CUDA's algorithms follow from `convscope info --measure`"));
-  }
+  if (a.from.empty()) (void)backend_of(device);  // throws with the reason where there is none
   // Minutes of measuring must not end at a file that cannot be written.
   check_folder_of("--samples", a.samples);
   check_folder_of("--out", a.out);
@@ -81,7 +83,8 @@ int tune(const Arguments& a) {
   }
   if (a.from.empty()) samples = measured(a, device);
   if (!a.samples.empty()) write_file(a.samples, samples_text(samples));
-  DeviceTable table{.device = cpu_model_name(), .by_isa = fit_table(samples)};
+  DeviceTable table{.device = device.type == DeviceType::cpu ? cpu_model_name() : gpu_model_name(),
+                    .by_isa = fit_table(samples)};
   const FitReport fit = report_of(samples, table.by_isa);
   std::size_t kernels = 0;
   for (const auto& [isa, of] : table.by_isa) kernels += of.size();
@@ -98,8 +101,8 @@ int tune(const Arguments& a) {
     write_file(a.out, device_table_text(table));
     where = a.out;
   } else {
-    remember_device_table(table);
-    where = user_table_path();
+    remember_device_table(table, device.type);
+    where = user_table_path(device.type);
     if (!believes_measured_peaks()) where += " (not used while CONVSCOPE_MEASURE=off)";
   }
   print_screen(cat("fitted    ", table.fitted, "\nauto      within 10 % of the fastest in ",
@@ -116,7 +119,7 @@ std::function<int()> declare(CommandLine& app) {
   app.add_option("--minutes", a->minutes, "how long to measure; 5 without it")
       ->type_name("N")
       ->positive();
-  app.add_option("--device", a->device, "cpu")->type_name("DEVICE");
+  app.add_option("--device", a->device, "cpu or cuda")->type_name("DEVICE");
   app.add_option("--samples", a->samples, "also write counts and times to this file")
       ->type_name("FILE")
       ->output_file();
@@ -133,8 +136,9 @@ std::function<int()> declare(CommandLine& app) {
 }  // namespace convscope
 
 CONVSCOPE_REGISTER_COMMAND(
-    "tune", {.summary = "Measure what `auto` needs to know about this machine.",
-             .usage = "tune [--minutes N] [--samples FILE] [--from FILE]... [--out FILE]",
-             .examples = {"tune", "tune --minutes 15 --samples samples.jsonl"},
-             .order = 34,
-             .declare = convscope::declare})
+    "tune",
+    {.summary = "Measure what `auto` needs to know about this machine.",
+     .usage = "tune [--device DEVICE] [--minutes N] [--samples FILE] [--from FILE]... [--out FILE]",
+     .examples = {"tune", "tune --minutes 15 --samples samples.jsonl"},
+     .order = 34,
+     .declare = convscope::declare})

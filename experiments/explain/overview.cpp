@@ -72,7 +72,7 @@ Contents contents_of(const Explanation& explanation) {
   return out;
 }
 
-std::string legend(const Contents& contents) {
+std::string legend(const Contents& contents, DeviceType device) {
   std::string out = "Layer: C x H x W -> K, kernel, s stride, p padding, g groups, d dilation.";
   if (contents.unasked) out += " -: this gradient is not needed.";
   if (contents.refused) out += " !: it refuses this layer.";
@@ -85,8 +85,8 @@ std::string legend(const Contents& contents) {
   if (contents.estimates) {
     out += " ms: estimated for all directions";
     out += contents.no_estimate ? "; chains have no estimate" : "";
-    const TableInUse table = table_in_use();
-    out += cat(", by the table ", table.name, table.is_generic ? kHowToTune : "", ".");
+    const TableInUse table = table_in_use(device);
+    out += cat(", by the table ", table.name, table.is_generic ? how_to_tune(device) : "", ".");
   }
   return wrapped_text(out, 0);
 }
@@ -233,7 +233,7 @@ std::string overview_text(const Explanation& explanation) {
   }
   out += columns_text(
       rows, 0, contents.estimates ? std::vector{rows[0].size() - 1} : std::vector<std::size_t>());
-  return out + "\n" + legend(contents) + remarks_text(explanation) + plugins_text(explanation);
+  return out + "\n" + legend(contents, explanation.config.device.type) + remarks_text(explanation) + plugins_text(explanation);
 }
 
 std::string steps_text(const Explanation& explanation, bool operations) {

@@ -221,5 +221,5 @@ CONVSCOPE_REGISTER_OPERATOR(
                         "mine --plugin mine/build/mine.so --quick"},
      .check = convscope::conv2d_check(),
      .tune = [](convscope::Tuning& tuning) {
-       tuning.measure(convscope::random_conv2d(tuning.random()));
+       tuning.measure(convscope::random_conv2d(tuning.random(), tuning.device().type));
      }})

@@ -126,5 +126,5 @@ CONVSCOPE_REGISTER_OPERATOR(
      .check_examples = {"fused"},
      .check = convscope::reference_check(convscope::checked_problems()),
      .tune = [](convscope::Tuning& tuning) {
-       tuning.measure(convscope::random_deform_conv2d(tuning.random()));
+       tuning.measure(convscope::random_deform_conv2d(tuning.random(), tuning.device().type));
      }})

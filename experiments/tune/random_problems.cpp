@@ -8,14 +8,21 @@
 #include <utility>
 
 #include "framework/check.h"
+#include "layers/dispatch/half_problem.h"
 
 namespace convscope {
 namespace {
 
 using Index = std::int64_t;
 
-constexpr double kMostFlops = 6e8;  // of one call: tens of milliseconds of one core
-constexpr double kMostBytes = 6e7;  // of the tensors of one call
+// Limits of one call: tens of milliseconds of one core, a millisecond of a GPU.
+struct Limits {
+  double flops, bytes;  // of the tensors
+  Index most_images;
+};
+Limits limits_of(DeviceType device) {
+  return device == DeviceType::cpu ? Limits{6e8, 6e7, 32} : Limits{6e10, 6e8, 128};
+}
 
 // The functions of <random> may give other numbers with another standard library. These do not.
 class Draw {
@@ -117,28 +124,91 @@ Conv2dProblem drawn(Draw& draw, Kind kind) {
   return z;
 }
 
-bool fits(const Conv2dProblem& z) {
+bool fits(const Conv2dProblem& z, const Limits& limits) {
   if (z.h + z.pad_top + z.pad_bottom <= z.dilation_h * (z.r - 1) ||
       z.w + z.pad_left + z.pad_right <= z.dilation_w * (z.s - 1)) {
     return false;
   }
-  return z.nominal_flops() <= kMostFlops && z.nominal_bytes() <= kMostBytes;
+  return z.nominal_flops() <= limits.flops && z.nominal_bytes() <= limits.bytes;
 }
 
-Conv2dProblem drawn_within_limits(Draw& draw, Kind kind) {
+Conv2dProblem drawn_within_limits(Draw& draw, Kind kind, const Limits& limits) {
   for (;;) {
     Conv2dProblem z = drawn(draw, kind);
-    if (!fits(z)) continue;
+    if (!fits(z, limits)) continue;
     const bool many = kind == Kind::small || kind == Kind::linear;
-    const Index n = draw.chance(0.3) ? 1 : draw.between(1, many ? 256 : 32);
-    for (z.n = n; z.n > 1 && !fits(z);) z.n /= 2;
+    const Index n = draw.chance(0.3) ? 1 : draw.between(1, many ? 256 : limits.most_images);
+    for (z.n = n; z.n > 1 && !fits(z, limits);) z.n /= 2;
     return z;
   }
 }
 
+// Integers, as quantised networks have them.
+void set_integers(Conv2dProblem& z) {
+  OperandTypes types;
+  CONVSCOPE_CHECK(OperandTypes::parse(z.c <= 4 ? "f32:i8:i32:u8" : "u8:i8:i32:u8", types), "tune",
+                  "expected integer types");
+  z.set_integer_types(types);
+}
+
+// Returns false where the problem has no block-sparse form.
+bool prune(Draw& draw, Conv2dProblem& z) {
+  const double kept = static_cast<double>(draw.of({5, 10, 20, 30})) / 100;
+  if (z.groups != 1 || z.k % 16 != 0) return false;
+  const Index rows = draw.of({4, 16});
+  z.weight_format = {.kind = WeightFormat::Kind::block_sparse,
+                     .block_rows = rows,
+                     .block_columns = 1,
+                     .blocks = 0};
+  const Index all = z.k / rows * z.c_per_group() * z.r * z.s;
+  z.weight_format.blocks = std::max<Index>(1, static_cast<Index>(kept * static_cast<double>(all)));
+  return true;
+}
+
+void set_form_of_cpu(Draw& draw, Conv2dProblem& z, bool is_stem) {
+  const double form = draw.unit();
+  if (form < 0.14) {
+    set_integers(z);
+    if (draw.chance(0.7)) return;
+  } else if (form < 0.55) {
+    const bool first_layer = is_stem || z.c <= 4 || draw.chance(0.12);
+    z.layout = first_layer ? kNchwToNchw16c : ImageLayouts(ActivationLayout::nchw16c);
+  }
+  if ((form < 0.14 || form > 0.9) && prune(draw, z) && draw.chance(0.5)) {
+    z.layout = ActivationLayout::nchw16c;
+  }
+}
+
+template <class Problem>
+void set_precision_of_gpu(Draw& draw, Problem& z) {
+  const double precision = draw.unit();
+  if (precision < 0.3) return;
+  if (precision < 0.5) {
+    z.math = MathMode::tf32;
+  } else {
+    z.dtype = draw.chance(0.7) ? DType::bf16 : DType::f16;
+  }
+}
+
+void set_form_of_gpu(Draw& draw, Conv2dProblem& z) {
+  const double form = draw.unit();
+  if (form < 0.08) {
+    set_integers(z);
+    if (draw.chance(0.5)) z.layout = ActivationLayout::nchw16c;
+    return;
+  }
+  if (form < 0.16 && prune(draw, z)) {
+    if (draw.chance(0.3)) z.math = MathMode::tf32;
+    return;
+  }
+  set_precision_of_gpu(draw, z);
+  const bool tensor_cores = z.dtype != DType::f32 || z.math == MathMode::tf32;
+  if (draw.chance(tensor_cores ? 0.75 : 0.15)) z = with_nhwc(z);  // as in a compiled step
+}
+
 }  // namespace
 
-Conv2dProblem random_conv2d(std::mt19937_64& random) {
+Conv2dProblem random_conv2d(std::mt19937_64& random, DeviceType device) {
   Draw draw(random);
   constexpr std::pair<Kind, double> kShares[] = {
       {Kind::dense, 0.30}, {Kind::point, 0.20}, {Kind::depth, 0.15},   {Kind::group, 0.06},
@@ -150,61 +220,48 @@ Conv2dProblem random_conv2d(std::mt19937_64& random) {
     if (at >= 0) kind = one;
     at -= share;
   }
-  Conv2dProblem z = drawn_within_limits(draw, kind);
-  const double form = draw.unit();
-  if (form < 0.14) {  // integers, as quantised networks have them
-    OperandTypes types;
-    CONVSCOPE_CHECK(OperandTypes::parse(z.c <= 4 ? "f32:i8:i32:u8" : "u8:i8:i32:u8", types), "tune",
-                    "expected integer types");
-    z.set_integer_types(types);
-    if (draw.chance(0.7)) return z;
-  } else if (form < 0.55) {
-    const bool first_layer = kind == Kind::stem || z.c <= 4 || draw.chance(0.12);
-    z.layout = first_layer ? kNchwToNchw16c : ImageLayouts(ActivationLayout::nchw16c);
-  }
-  if (form < 0.14 || form > 0.9) {  // pruned
-    const double kept = static_cast<double>(draw.of({5, 10, 20, 30})) / 100;
-    const bool in_place = z.groups == 1 && z.k % 16 == 0;
-    if (!in_place) return z;
-    const Index rows = draw.of({4, 16});
-    z.weight_format = {.kind = WeightFormat::Kind::block_sparse,
-                       .block_rows = rows,
-                       .block_columns = 1,
-                       .blocks = 0};
-    const Index all = z.k / rows * z.c_per_group() * z.r * z.s;
-    z.weight_format.blocks =
-        std::max<Index>(1, static_cast<Index>(kept * static_cast<double>(all)));
-    if (draw.chance(0.5)) z.layout = ActivationLayout::nchw16c;
-  }
+  Conv2dProblem z = drawn_within_limits(draw, kind, limits_of(device));
+  device == DeviceType::cpu ? set_form_of_cpu(draw, z, kind == Kind::stem)
+                            : set_form_of_gpu(draw, z);
   return z;
 }
 
-DeformConv2dProblem random_deform_conv2d(std::mt19937_64& random) {
+DeformConv2dProblem random_deform_conv2d(std::mt19937_64& random, DeviceType device) {
   Draw draw(random);
+  const Limits limits = limits_of(device);
   for (;;) {
     Conv2dProblem z = drawn(draw, draw.chance(0.8) ? Kind::dense : Kind::dilated);
     z.h = z.w = draw.between(7, 64);
     if (draw.chance(0.2)) z.groups = draw.of({2, 4});
     const Index offset_groups = draw.of({1, 1, 2, 4});
     if (z.c % z.groups != 0 || z.k % z.groups != 0 || z.c % offset_groups != 0) continue;
-    if (!fits(z)) continue;
-    for (z.n = draw.between(1, 8); z.n > 1 && !fits(z);) z.n /= 2;
-    if (draw.chance(0.5)) z.layout = ActivationLayout::nchw16c;
+    if (!fits(z, limits)) continue;
+    for (z.n = draw.between(1, limits.most_images / 4); z.n > 1 && !fits(z, limits);) z.n /= 2;
+    if (device == DeviceType::cuda) {
+      set_precision_of_gpu(draw, z);
+    } else if (draw.chance(0.5))
+      z.layout = ActivationLayout::nchw16c;
     return {z, offset_groups, draw.chance(0.7)};
   }
 }
 
-std::string random_cloud(std::mt19937_64& random) {
+std::string random_cloud(std::mt19937_64& random, DeviceType device) {
   Draw draw(random);
   const bool flat = draw.chance(0.2);
   const char* const kinds[] = {"shell", "room", "lidar", "random"};
   const std::string cloud = flat ? "ink" : kinds[draw.of({0, 1, 2, 3})];
   const Index c = draw.channels(4, 192), k = draw.channels(4, 192);
-  const auto most = static_cast<Index>(3e8 / (2.0 * 12 * static_cast<double>(c * k)));
+  const double flops = limits_of(device).flops / 2;
+  const auto most = static_cast<Index>(flops / (2.0 * 12 * static_cast<double>(c * k)));
   const Index sites =
-      std::clamp<Index>(draw.between(1000, 100000), 500, std::max<Index>(500, most));
+      std::clamp<Index>(draw.between(1000, device == DeviceType::cpu ? 100000 : 400000), 500,
+                        std::max<Index>(500, most));
   std::string out = cat("cloud=", cloud, ",sites=", sites, ",seed=", draw.between(1, 1000));
   if (cloud == "random") out += cat(",density=0.0", draw.of({2, 5, 9}));
+  if (device == DeviceType::cuda) {
+    const char* const kPrecisions[] = {"", "", ",precision=tf32", ",dtype=f16", ",dtype=bf16"};
+    out += kPrecisions[draw.of({0, 1, 2, 3, 4})];
+  }
   const double kind = draw.unit();
   if (kind < 0.7) return out + cat(",kernel=", flat ? "3x3" : "3x3x3", ",c=", c, ",k=", k);
   out += kind < 0.85 ? "" : ",kind=inverse";

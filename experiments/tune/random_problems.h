@@ -10,10 +10,11 @@
 
 namespace convscope {
 
-// Draws a convolution of f32, or of integers or block-sparse weights; images in NCHW or NCHW16c.
-CONVSCOPE_API Conv2dProblem random_conv2d(std::mt19937_64& random);
-CONVSCOPE_API DeformConv2dProblem random_deform_conv2d(std::mt19937_64& random);
+// Draws a convolution of f32, or of integers or block-sparse weights; images in NCHW or NCHW16c. On
+// a GPU also of TF32, f16 and bf16; images in NCHW or NHWC; larger sizes.
+CONVSCOPE_API Conv2dProblem random_conv2d(std::mt19937_64& random, DeviceType device);
+CONVSCOPE_API DeformConv2dProblem random_deform_conv2d(std::mt19937_64& random, DeviceType device);
 // Draws the text of a point cloud's problem (experiments/bench/sparse).
-CONVSCOPE_API std::string random_cloud(std::mt19937_64& random);
+CONVSCOPE_API std::string random_cloud(std::mt19937_64& random, DeviceType device);
 
 }  // namespace convscope

@@ -6,15 +6,19 @@
 //
 //   .tune = [](Tuning& tuning) { tuning.measure(random_conv2d(tuning.random())); }
 //
-// Every fourth problem is held out. A problem is timed in every direction, with one thread or with
-// all (in turns), and in forward also with weights prepared before.
+// Every fourth problem is held out. A problem is timed in every direction, and in forward also with
+// weights prepared before: on a CPU with one thread or with all (in turns), on a GPU with the
+// schedules that the estimates favour and with a few others (choose.h).
 #pragma once
 
 #include <random>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "framework/parallel.h"
+#include "layers/dispatch/cost/choose.h"
 #include "layers/dispatch/cost/fit.h"
 #include "layers/dispatch/measure.h"
 
@@ -38,8 +42,10 @@ class CONVSCOPE_API Tuning {
     const int threads = num_threads();
     if (!all_threads) set_num_threads(1);
     for (const Direction direction : kDirections) {
-      time(problem, direction, WeightUse::once, held_out);
-      if (direction == Direction::forward) time(problem, direction, WeightUse::often, held_out);
+      time_schedules(problem, direction, WeightUse::once, held_out);
+      if (direction == Direction::forward) {
+        time_schedules(problem, direction, WeightUse::often, held_out);
+      }
     }
     set_num_threads(threads);
   }
@@ -53,17 +59,33 @@ class CONVSCOPE_API Tuning {
   // Times the runs in turns, and keeps the samples.
   void time_in_turns(std::vector<Timed>& timed);
 
+  // Times each algorithm, then other schedules of algorithms that have several.
+  template <class Problem>
+  void time_schedules(const Problem& problem, Direction direction, WeightUse use, bool held_out) {
+    known_.clear();
+    time(problem, direction, use, held_out);
+    for (int i = 0; i < (device_.type == DeviceType::cpu ? 0 : kOtherSchedules); ++i) {
+      const ExploreSchedules other(random_() | 1);
+      time(problem, direction, use, held_out);
+    }
+  }
   template <class Problem>
   void time(const Problem& problem, Direction direction, WeightUse use, bool held_out);
+  // Returns false if the same kernel with the same counts was timed for this question before.
+  bool is_new(const CostSample& sample) {
+    return known_.insert({sample.kernel, sample.terms}).second;
+  }
 
+  static constexpr int kOtherSchedules = 3;
   Device device_;
   std::mt19937_64 random_;
   std::vector<CostSample> samples_;
+  std::set<std::pair<std::string, Coefficients>> known_;
   std::size_t problems_ = 0;
 };
 
 // Slow algorithms (lessons, the reference) are timed on small problems only.
-inline constexpr double kMostFlopsOfLessons = 2e6;
+inline constexpr double kMostFlopsOfLessons = 2e6, kMostFlopsOfGpuLessons = 1e9;
 
 template <class Problem>
 void Tuning::time(const Problem& problem, Direction direction, WeightUse use, bool held_out) {
@@ -72,20 +94,25 @@ void Tuning::time(const Problem& problem, Direction direction, WeightUse use, bo
   for (const auto& entry : Operator<Problem>::algorithms(device_.type).entries()) {
     const Algorithm<Problem>& algorithm = entry.second;
     if (!support_of(algorithm, problem, direction).yes) continue;
-    if (!algorithm.auto_ok && problem.nominal_flops() > kMostFlopsOfLessons) continue;
+    const double most =
+        device_.type == DeviceType::cpu ? kMostFlopsOfLessons : kMostFlopsOfGpuLessons;
+    if (!algorithm.auto_ok && problem.nominal_flops() > most) continue;
     const std::size_t prepared = algorithm.prepared_size(problem, direction, use);
     const bool often = use == WeightUse::often;
     if (often && prepared == 0) continue;
     const Cost cost = algorithm.cost(problem, direction);
     CostSample sample{
-        .isa = std::string(name_of(current_isa())),
+        .isa = device_.type == DeviceType::cpu ? std::string(name_of(current_isa())) : "cuda",
         .kernel = kernel_of(cost_key_of(algorithm, direction), cost.schedule),
         .algorithm = entry.first,
         .question = cat(Operator<Problem>::kOperation, " ", problem.text(), " ", name_of(direction),
-                        often ? " often" : "", " threads=", num_threads()),
+                        often ? " often" : "",
+                        device_.type == DeviceType::cpu ? cat(" threads=", num_threads()) : ""),
         .held_out = held_out,
         .may_be_chosen = algorithm.auto_ok,
-        .terms = seconds_per_coefficient(cost, operand_type_of(problem), use, prepared)};
+        .terms = seconds_per_coefficient(cost, device_.type, machine_peaks(device_.type),
+                                         operand_type_of(problem), use, prepared)};
+    if (!is_new(sample)) continue;
     auto scratch = std::make_shared<Scratch<Problem>>(algorithm, problem, direction, device_, use);
     const void* const weights =
         often ? prepared_weights(problem, direction, operands, *scratch) : nullptr;

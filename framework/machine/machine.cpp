@@ -22,6 +22,14 @@ std::string cpu_model_name() {
   return "unknown CPU";
 }
 
+std::string gpu_model_name() {
+  static const std::string kFirst = [] {
+    const bool exists = status_of(DeviceType::cuda).available;
+    return exists ? backend_of({.type = DeviceType::cuda}).facts(0).name : "";
+  }();
+  return kFirst;
+}
+
 std::string gpu_name(Device device) {
   const auto ask = [](Device of) {
     const DeviceFacts facts = backend_of(of).facts(of.index);

@@ -10,6 +10,7 @@
 namespace convscope {
 
 CONVSCOPE_API std::string cpu_model_name();
+CONVSCOPE_API std::string gpu_model_name();         // "NVIDIA H200"; "" without a GPU
 CONVSCOPE_API std::string gpu_name(Device device);  // "NVIDIA H200 | driver 13.0"
 // Returns the cache folder: CONVSCOPE_CACHE_DIR, else $XDG_CACHE_HOME/convscope, else
 // ~/.cache/convscope, or without a home folder private_folder("/tmp/convscope-cache-<user>"). ""

@@ -234,14 +234,17 @@ MachinePeaks machine_peaks(DeviceType device) {
   }
   if (device == DeviceType::cuda) {
     const GpuPeaks gpu = remembered_gpu_peaks().value_or(kMeasuredH200);
-    const auto believed = [&gpu](double GpuPeaks::*what) {
-      return kUnmeasuredGpu.*what * (gpu.*what / kMeasuredH200.*what);
-    };
-    return {.flops_per_second = believed(&GpuPeaks::f32_flops),
-            .bytes_per_second = believed(&GpuPeaks::copy_bytes),
-            .tf32_flops_per_second = believed(&GpuPeaks::tf32_flops),
-            .half_flops_per_second = believed(&GpuPeaks::half_flops),
-            .launch_seconds = believed(&GpuPeaks::launch_seconds)};
+    MachinePeaks out{.flops_per_second = gpu.f32_flops,
+                     .bytes_per_second = gpu.copy_bytes,
+                     .tf32_flops_per_second = gpu.tf32_flops,
+                     .half_flops_per_second = gpu.half_flops,
+                     .launch_seconds = gpu.launch_seconds};
+    if (status_of(DeviceType::cuda).available) {
+      static const DeviceFacts kFacts = backend_of({.type = DeviceType::cuda}).facts(0);
+      out.processors = kFacts.multiprocessors;
+      out.l2_bytes = static_cast<double>(kFacts.l2_bytes);
+    }
+    return out;
   }
   // Uses the peaks of one thread times the number of threads, although threads share the memory
   // bandwidth. So the number of threads scales all estimates by the same factor. It changes neither

@@ -66,18 +66,8 @@ struct GpuPeaks {
   double copy_bytes = 0;      // read and written
   double launch_seconds = 0;  // between the starts of two small kernels in a recording
 };
-// Sustained peaks of an H200, from large products of random numbers and a copy. `auto` uses these
-// peaks for a GPU without measurements. The ratios between the peaks are similar on other GPUs, and
-// only ratios decide which algorithm is fastest.
-inline constexpr GpuPeaks kUnmeasuredGpu{.f32_flops = 50e12,
-                                         .tf32_flops = 360e12,
-                                         .half_flops = 740e12,
-                                         .copy_bytes = 4.2e12,
-                                         .launch_seconds = 2e-6};
-// The results of `info --measure` on the H200 of kUnmeasuredGpu. That command runs only short
-// products, copies and launches. Cost functions are fitted to kUnmeasuredGpu. So for another
-// measured GPU, `auto` multiplies kUnmeasuredGpu by the ratio of that GPU's results to
-// kMeasuredH200.
+// The results of `info --measure` on an H200, with short products, copies and launches. `auto` uses
+// them for a GPU without measurements.
 inline constexpr GpuPeaks kMeasuredH200{.f32_flops = 51.4e12,
                                         .tf32_flops = 409e12,
                                         .half_flops = 808e12,
@@ -107,6 +97,8 @@ struct MachinePeaks {
   double tf32_flops_per_second = 0;  // tensor cores
   double half_flops_per_second = 0;
   double launch_seconds = 0;
+  double processors = 132;  // multiprocessors
+  double l2_bytes = 50e6;
   double int8_flops_per_second = 0;  // CPU only; 0 = peak_of_bytes() times flops_per_second
 
   double peak(DType operand_type) const;  // without tensor cores

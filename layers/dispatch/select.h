@@ -81,7 +81,7 @@ Question question_of(const Problem& problem, Direction direction, Device device,
       verdict.estimated_ms = estimated_ms(algorithm, problem, direction, use);
       const Cost cost = algorithm.cost(problem, direction);
       const double useful = problem.nominal_flops();
-      verdict.executed_per_useful = useful > 0 ? cost.executed() / useful : 0;
+      verdict.executed_per_useful = useful > 0 ? cost.flops / useful : 0;
       verdict.limit =
           limit_of(cost_key_of(algorithm, direction), cost, device.type, operand_type_of(problem));
       verdict.workspace_bytes = algorithm.workspace_bytes(problem, direction);

@@ -9,8 +9,8 @@ namespace {
 // The counts of the dense product (framework/ops/gemm), which is not a registered algorithm. It
 // packs w in each call, also in inference: forward transposes w, and backward_data copies w if its
 // rows are long (far apart in memory) and the batch is large. On a GPU nothing was measured. There
-// the dense product is assumed to be near the peak, so blocks are chosen only where they are
-// clearly faster.
+// the dense product is assumed to be at the peak, so blocks are chosen only where they are clearly
+// faster.
 double dense_ms_of(const Conv2dProblem& z, Direction direction, DeviceType device) {
   constexpr std::int64_t kFarRow = 1024, kManyImages = 28;
   const bool copies = z.c > kFarRow && z.n > kManyImages;
@@ -19,8 +19,7 @@ double dense_ms_of(const Conv2dProblem& z, Direction direction, DeviceType devic
                   .bytes = z.nominal_bytes(),
                   .issued = z.nominal_flops(),
                   .copied = direction == Direction::backward_data && copies ? w : 0,
-                  .transposed = direction == Direction::forward ? w : 0,
-                  .peak_share = 0.95};
+                  .transposed = direction == Direction::forward ? w : 0};
   return estimated_ms({"linear", "gemm", direction}, cost, device, z.dtype);
 }
 

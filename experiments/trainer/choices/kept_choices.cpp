@@ -38,6 +38,8 @@ constexpr Field kFields[] = {
     {"half_flops_per_second", &MachinePeaks::half_flops_per_second},
     {"launch_seconds", &MachinePeaks::launch_seconds},
     {"int8_flops_per_second", &MachinePeaks::int8_flops_per_second, true},
+    {"processors", &MachinePeaks::processors, true},
+    {"l2_bytes", &MachinePeaks::l2_bytes, true},
 };
 
 }  // namespace
@@ -59,7 +61,9 @@ void KeptChoices::take_over(const std::string& run) {
       CONVSCOPE_CHECK(peaks.*field.member >= 0 && peaks.*field.member < 1e18, "choices",
                       "expected a number of at least 0 as ", field.name);
     }
-    if (content.contains("costs")) use_device_table(content["costs"].get<std::string>());
+    if (content.contains("costs")) {
+      use_device_table(content["costs"].get<std::string>(), device.type);
+    }
     take_over_answers(measured);
     set_machine_peaks(peaks, device.type);
   } catch (const std::exception& failure) {
@@ -76,7 +80,7 @@ void KeptChoices::write(const std::string& run) {
   const std::string text = json_text(Json{{"format", kFormat},
                                           {"device", device_.str()},
                                           {"peaks", numbers},
-                                          {"costs", text_of_table_in_use()},
+                                          {"costs", text_of_table_in_use(device_.type)},
                                           {"measured", given_answers()}});
   if (text == written_) return;
   write_file(own_path(run, kFile), text);

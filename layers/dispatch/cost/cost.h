@@ -17,6 +17,9 @@
 
 #include <array>
 #include <cstdint>
+#include <span>
+
+#include "framework/device.h"
 
 namespace convscope {
 
@@ -49,50 +52,83 @@ struct Cost {
   // each layout: "nchw16c". Each has its own coefficients.
   const char* schedule = "";
 
-  // ---- GPU --------------------------------------------------------------------------------------
-  // The share of the peak that the kernel reaches for the operands' type.
-  double peak_share = 1;
-  double prepare_part = 0;    // the share in [0, 1) of the estimate that prepare_weights() takes
-  double pass_bytes = 0;      // moved by separate kernels: transforms, im2col, transposes
-  double launches = 1;        // kernels, one after the other
-  bool tensor_cores = false;  // the peak is that of the tensor cores: for f16/bf16 problems their
-                              // own, for others TF32 (f32 by three products has 3 x the FLOPs)
-  // The executed FLOPs as a textbook counts them: an f32 product that is computed as three fp16
-  // products counts once. (`flops` counts products relative to the rate of the tensor cores' peak.)
-  // 0: the same as `flops`.
-  double executed_flops = 0;
-
-  double executed() const { return executed_flops > 0 ? executed_flops : flops; }
+  // ---- GPU: the grid of the kernel with the products, and work next to it -----------------------
+  // `issued` and `cached` are counts over all blocks, as on the CPU over all threads.
+  double blocks = 0;    // thread blocks, of equal work; 0: many
+  double resident = 1;  // of them on one multiprocessor (SM) at once
+  double chain = 0;     // steps that the longest block executes one after another
+  double copies = 0;    // copies to shared memory that a thread makes one after another
+  double waits = 0;     // other waits of a block one after another: barriers, list entries, sums
+  double listed_warps = 0;    // instructions of warps besides products, over all blocks
+  double stored = 0;          // elements that are stored one by one, over all blocks
+  double pass_bytes = 0;      // moved by separate kernels: transforms, im2col, sums of parts
+  double launches = 1;        // kernels one after the other
+  double prepared_bytes = 0;  // moved by prepare_weights(), in `prepare_launches` kernels
+  double prepare_launches = 0;
+  bool tensor_cores = false;  // `issued` runs at the peak of the tensor cores: for f16/bf16/int8
+                              // problems their own, for f32 problems that of TF32 (half of f16's)
 };
 
 inline double number(std::int64_t value) { return static_cast<double>(value); }
 
 // One coefficient for each count. `unit` says what coefficient 1 means: `peak` the time at the peak
 // rate of the operands' type, `memory` the time at the bandwidth of memory, `cycle` one cycle of
-// one core.
-enum class CostUnit { peak, memory, cycle };
+// one core or multiprocessor, `launch` the time of a launch.
+enum class CostUnit { peak, memory, cycle, launch };
+// How terms add up. On a CPU, all are summed. On a GPU, the waits of a block, the work of the
+// multiprocessor with most blocks and the traffic of memory overlap; work next to the kernel does
+// not.
+enum class CostPart { waits, work, traffic, added };
 struct CostTerm {
   const char* name;
-  double Cost::*count;
   CostUnit unit;
+  CostPart part = CostPart::added;
 };
 // `bytes` has three coefficients, for data that fit into L2, into L3, or into neither.
-inline constexpr std::array<CostTerm, 14> kCostTerms = {{
-    {"issued", &Cost::issued, CostUnit::peak},
-    {"bytes_in_l2", &Cost::bytes, CostUnit::memory},
-    {"bytes_in_l3", &Cost::bytes, CostUnit::memory},
-    {"bytes", &Cost::bytes, CostUnit::memory},
-    {"cached", &Cost::cached, CostUnit::memory},
-    {"loads", &Cost::loads, CostUnit::cycle},
-    {"tiles", &Cost::tiles, CostUnit::cycle},
-    {"copied", &Cost::copied, CostUnit::cycle},
-    {"transposed", &Cost::transposed, CostUnit::cycle},
-    {"transformed", &Cost::transformed, CostUnit::cycle},
-    {"listed", &Cost::listed, CostUnit::cycle},
-    {"prepared", &Cost::prepared, CostUnit::cycle},
-    {"regions", &Cost::regions, CostUnit::cycle},
-    {"calls", &Cost::calls, CostUnit::cycle},
+inline constexpr std::array<CostTerm, 14> kCpuTerms = {{
+    {"issued", CostUnit::peak},
+    {"bytes_in_l2", CostUnit::memory},
+    {"bytes_in_l3", CostUnit::memory},
+    {"bytes", CostUnit::memory},
+    {"cached", CostUnit::memory},
+    {"loads", CostUnit::cycle},
+    {"tiles", CostUnit::cycle},
+    {"copied", CostUnit::cycle},
+    {"transposed", CostUnit::cycle},
+    {"transformed", CostUnit::cycle},
+    {"listed", CostUnit::cycle},
+    {"prepared", CostUnit::cycle},
+    {"regions", CostUnit::cycle},
+    {"calls", CostUnit::cycle},
 }};
-using Coefficients = std::array<double, kCostTerms.size()>;
+// A multiprocessor runs `blocks` / multiprocessors of the blocks, rounded up, in rounds of
+// `resident`. `waits` are those of one block, for each round. `work` is that of all its blocks.
+inline constexpr std::array<CostTerm, 18> kGpuTerms = {{
+    {"rounds", CostUnit::cycle, CostPart::waits},  // begin and end of a block
+    {"chain", CostUnit::cycle, CostPart::waits},
+    {"copies", CostUnit::cycle, CostPart::waits},
+    {"waits", CostUnit::cycle, CostPart::waits},
+    {"alone", CostUnit::peak, CostPart::waits},  // FLOPs of one block on an idle multiprocessor
+    {"issued", CostUnit::peak, CostPart::work},
+    {"blocks", CostUnit::cycle, CostPart::work},
+    {"steps", CostUnit::cycle, CostPart::work},  // `chain` of all blocks
+    {"cached", CostUnit::memory, CostPart::work},
+    {"listed_warps", CostUnit::cycle, CostPart::work},
+    {"stored", CostUnit::cycle, CostPart::work},
+    {"bytes_in_l2", CostUnit::memory, CostPart::traffic},
+    {"bytes", CostUnit::memory, CostPart::traffic},
+    {"pass_bytes_in_l2", CostUnit::memory, CostPart::added},
+    {"pass_bytes", CostUnit::memory, CostPart::added},
+    {"launches", CostUnit::launch, CostPart::added},
+    {"prepared_bytes", CostUnit::memory, CostPart::added},
+    {"prepare_launches", CostUnit::launch, CostPart::added},
+}};
+// One number for each term of a device; the CPU has fewer terms, and 0 behind them.
+using Coefficients = std::array<double, kGpuTerms.size()>;
+
+inline std::span<const CostTerm> cost_terms(DeviceType device) {
+  if (device == DeviceType::cpu) return kCpuTerms;
+  return kGpuTerms;
+}
 
 }  // namespace convscope

@@ -7,11 +7,13 @@
 #endif
 
 #include <algorithm>
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <nlohmann/json.hpp>
 
 #include "framework/check.h"
+#include "framework/device.h"
 #include "framework/io/json_format.h"
 #include "framework/io/json_text.h"
 #include "framework/machine/cache_file.h"
@@ -28,28 +30,35 @@ constexpr const char* kFormat = "convscope device 1";
 constexpr const char* kGeneric = "generic";
 constexpr const char* kUser = "this machine";
 
-Coefficients coefficients_in(const std::string& kernel, const Json& content) {
+constexpr const char* kCuda = "cuda";
+
+std::span<const CostTerm> terms_of(const std::string& isa) {
+  return cost_terms(isa == kCuda ? DeviceType::cuda : DeviceType::cpu);
+}
+
+Coefficients coefficients_in(std::span<const CostTerm> terms, const std::string& kernel,
+                             const Json& content) {
   Coefficients out{};
   for (const auto& [name, value] : content.items()) {
     const auto term = std::ranges::find(
-        kCostTerms, name, [](const CostTerm& of) { return std::string_view(of.name); });
-    if (term == kCostTerms.end() || !value.is_number() || value.get<double>() < 0) {
+        terms, name, [](const CostTerm& of) { return std::string_view(of.name); });
+    if (term == terms.end() || !value.is_number() || value.get<double>() < 0) {
       fail(ErrorKind::kInvalid, "device table",
            cat("expected terms of the cost model with numbers of at least 0 in '", kernel,
                "', got ", name, ": ", value.dump()));
     }
-    out[static_cast<std::size_t>(term - kCostTerms.begin())] = value.get<double>();
+    out[static_cast<std::size_t>(term - terms.begin())] = value.get<double>();
   }
   return out;
 }
 
-Json to_json(const Coefficients& coefficients) {
+Json to_json(std::span<const CostTerm> terms, const Coefficients& coefficients) {
   Json out = Json::object();
-  for (std::size_t i = 0; i < coefficients.size(); ++i) {
+  for (std::size_t i = 0; i < terms.size(); ++i) {
     // Four digits are more than a fit means.
     char digits[32];
     std::snprintf(digits, sizeof digits, "%.4g", coefficients[i]);
-    if (coefficients[i] > 0) out[kCostTerms[i].name] = std::strtod(digits, nullptr);
+    if (coefficients[i] > 0) out[terms[i].name] = std::strtod(digits, nullptr);
   }
   return out;
 }
@@ -70,44 +79,56 @@ CpuId cpu_id() {
 #endif
 }
 
-bool is_for(const DeviceTable& table, const CpuId& here) {
+bool is_for(const DeviceTable& table, DeviceType device) {
+  if (device == DeviceType::cuda) {
+    const std::string name = gpu_model_name();
+    return std::ranges::any_of(table.gpus,
+                               [&](const std::string& gpu) { return name.starts_with(gpu); });
+  }
+  const CpuId here = cpu_id();
   return std::ranges::any_of(table.cpus, [&](const DeviceTable::Cpu& cpu) {
     return cpu.family == here.family && std::ranges::count(cpu.models, here.model) > 0;
   });
 }
 
-// The tables in the order in which they are asked.
-struct Tables {
-  std::string name;  // of the first
-  std::shared_ptr<const DeviceTable> first;
+// The table that is asked before the generic one.
+struct FirstTable {
+  std::string name;
+  std::shared_ptr<const DeviceTable> table;
 };
 
 std::mutex tables_mutex;
-std::shared_ptr<const Tables> tables_now;  // null: not read yet
+std::atomic<std::uint64_t> table_changes{0};
+std::shared_ptr<const FirstTable> tables_now[kDeviceTypeCount];  // null: not read yet
 
-Tables default_tables() {
+std::string model_name(DeviceType device) {
+  return device == DeviceType::cpu ? cpu_model_name() : gpu_model_name();
+}
+
+FirstTable default_table(DeviceType device) {
   const CacheText text =
-      believes_measured_peaks() ? read_cache_file(user_table_path()) : CacheText();
+      believes_measured_peaks() ? read_cache_file(user_table_path(device)) : CacheText();
   if (text) {
     try {
       auto table = std::make_shared<const DeviceTable>(parse_device_table(*text));
-      if (table->device == cpu_model_name()) return {kUser, table};
+      if (table->device == model_name(device)) return {kUser, table};
     } catch (const Error&) {
       // A damaged file counts as no file, as for measured peaks.
     }
   }
   if (believes_measured_peaks()) {
     for (const auto& [name, table] : device_tables()) {
-      if (is_for(table, cpu_id())) return {name, std::make_shared<const DeviceTable>(table)};
+      if (is_for(table, device)) return {name, std::make_shared<const DeviceTable>(table)};
     }
   }
   return {kGeneric, std::make_shared<const DeviceTable>(device_tables().at(kGeneric))};
 }
 
-std::shared_ptr<const Tables> tables() {
+std::shared_ptr<const FirstTable> first_table(DeviceType device) {
   const std::scoped_lock lock(tables_mutex);
-  if (tables_now == nullptr) tables_now = std::make_shared<const Tables>(default_tables());
-  return tables_now;
+  auto& now = tables_now[static_cast<int>(device)];
+  if (now == nullptr) now = std::make_shared<const FirstTable>(default_table(device));
+  return now;
 }
 
 const Coefficients* find(const DeviceTable& table, const std::string& isa,
@@ -132,6 +153,7 @@ const Coefficients* find_nearest(const DeviceTable& table, const std::string& is
     if (const Coefficients* const found = find_in(here->second)) return found;
   }
   for (const auto& [other, kernels] : table.by_isa) {
+    if ((other == kCuda) != (isa == kCuda)) continue;
     if (const Coefficients* const found = find_in(kernels)) return found;
   }
   return nullptr;
@@ -155,9 +177,10 @@ DeviceTable parse_device_table(const std::string& text) {
     for (const Json& cpu : content.value("cpu", Json::array())) {
       out.cpus.push_back({cpu.at("family").get<int>(), cpu.at("models").get<std::vector<int>>()});
     }
+    out.gpus = content.value("gpu", std::vector<std::string>());
     for (const auto& [isa, kernels] : content["coefficients"].items()) {
       for (const auto& [kernel, terms] : kernels.items()) {
-        out.by_isa[isa][kernel] = coefficients_in(kernel, terms);
+        out.by_isa[isa][kernel] = coefficients_in(terms_of(isa), kernel, terms);
       }
     }
   } catch (const Json::exception& failure) {
@@ -174,12 +197,13 @@ std::string device_table_text(const DeviceTable& table) {
   Json coefficients = Json::object();
   for (const auto& [isa, kernels] : table.by_isa) {
     coefficients[isa] = Json::object();
-    for (const auto& [kernel, of] : kernels) coefficients[isa][kernel] = to_json(of);
+    for (const auto& [kernel, of] : kernels) coefficients[isa][kernel] = to_json(terms_of(isa), of);
   }
   return json_text(Json{{"format", kFormat},
                         {"device", table.device},
                         {"fitted", table.fitted},
                         {"cpu", cpus},
+                        {"gpu", table.gpus},
                         {"coefficients", coefficients}});
 }
 
@@ -198,44 +222,48 @@ std::string kernel_of(const CostKey& key, const char* schedule) {
   return out;
 }
 
-Coefficients coefficients_of(const CostKey& key, const char* schedule) {
+Coefficients coefficients_of(const CostKey& key, const char* schedule, DeviceType device) {
   const std::string kernel = kernel_of(key, schedule);
-  const std::string isa(name_of(current_isa()));
-  const std::shared_ptr<const Tables> now = tables();
+  const std::string isa = device == DeviceType::cuda ? kCuda : std::string(name_of(current_isa()));
   const DeviceTable& generic = device_tables().at(kGeneric);
-  const Coefficients* found = find(*now->first, isa, kernel);
+  const Coefficients* found = find(*first_table(device)->table, isa, kernel);
   if (found == nullptr) found = find(generic, isa, kernel);
   if (found == nullptr) found = find_nearest(generic, isa, kernel_of(key, ""));
-  return found != nullptr ? *found : kDefaultCoefficients;
+  return found != nullptr ? *found : default_coefficients(device);
 }
 
-TableInUse table_in_use() {
-  const std::shared_ptr<const Tables> now = tables();
-  return {now->name, now->first->fitted, now->name == kGeneric};
+TableInUse table_in_use(DeviceType device) {
+  const std::shared_ptr<const FirstTable> now = first_table(device);
+  return {now->name, now->table->fitted, now->name == kGeneric};
 }
 
-void use_device_table(const std::string& text) {
-  std::shared_ptr<const Tables> next;
+void use_device_table(const std::string& text, DeviceType device) {
+  std::shared_ptr<const FirstTable> next;
   if (const auto shipped = device_tables().find(text); shipped != device_tables().end()) {
-    next = std::make_shared<const Tables>(
-        Tables{text, std::make_shared<const DeviceTable>(shipped->second)});
+    next = std::make_shared<const FirstTable>(
+        FirstTable{text, std::make_shared<const DeviceTable>(shipped->second)});
   } else if (!text.empty()) {
-    next = std::make_shared<const Tables>(
-        Tables{kUser, std::make_shared<const DeviceTable>(parse_device_table(text))});
+    next = std::make_shared<const FirstTable>(
+        FirstTable{kUser, std::make_shared<const DeviceTable>(parse_device_table(text))});
   }
   const std::scoped_lock lock(tables_mutex);
-  tables_now = next;
+  tables_now[static_cast<int>(device)] = next;
+  ++table_changes;
 }
 
-std::string text_of_table_in_use() {
-  const std::shared_ptr<const Tables> now = tables();
-  return now->name == kUser ? device_table_text(*now->first) : now->name;
+std::uint64_t device_table_changes() { return table_changes; }
+
+std::string text_of_table_in_use(DeviceType device) {
+  const std::shared_ptr<const FirstTable> now = first_table(device);
+  return now->name == kUser ? device_table_text(*now->table) : now->name;
 }
 
-std::string user_table_path() { return cache_path("device_cpu.json"); }
+std::string user_table_path(DeviceType device) {
+  return cache_path(cat("device_", name_of(device), ".json"));
+}
 
-void remember_device_table(const DeviceTable& table) {
-  change_cache_file(user_table_path(), "the coefficients are not stored on disk",
+void remember_device_table(const DeviceTable& table, DeviceType device) {
+  change_cache_file(user_table_path(device), "the coefficients are not stored on disk",
                     [&](const CacheText& text) {
                       DeviceTable merged = table;
                       try {
@@ -250,6 +278,9 @@ void remember_device_table(const DeviceTable& table) {
   forget_device_tables();
 }
 
-void forget_device_tables() { use_device_table(""); }
+void forget_device_tables() {
+  use_device_table("", DeviceType::cpu);
+  use_device_table("", DeviceType::cuda);
+}
 
 }  // namespace convscope

@@ -26,7 +26,7 @@ struct Row {
   double target, weight;
 };
 void solve(const std::vector<Row>& rows, const Coefficients& prior, Coefficients& c) {
-  constexpr std::size_t n = kCostTerms.size();
+  constexpr std::size_t n = std::tuple_size_v<Coefficients>;
   std::array<Coefficients, n> normal{};
   Coefficients right{};
   for (const Row& row : rows) {
@@ -71,9 +71,7 @@ const Coefficients* coefficients_for(const std::map<std::string, CoefficientsByK
 }  // namespace
 
 double predicted_seconds(const CostSample& sample, const Coefficients& coefficients) {
-  double sum = 0;
-  for (std::size_t i = 0; i < coefficients.size(); ++i) sum += sample.terms[i] * coefficients[i];
-  return sum;
+  return combined_seconds(sample.device(), sample.terms, coefficients);
 }
 
 Coefficients fit_coefficients(const std::vector<const CostSample*>& rows,
@@ -86,7 +84,8 @@ Coefficients fit_coefficients(const std::vector<const CostSample*>& rows,
       // log(p/t).
       const double p = std::max(predicted_seconds(*rows[i], c), 1e-3 * rows[i]->seconds);
       const double error = std::log(p / rows[i]->seconds);
-      linear[i] = {rows[i]->terms, 1 - std::clamp(error, -1.0, 1.0),
+      linear[i] = {seconds_gradient(rows[i]->device(), rows[i]->terms, c),
+                   1 - std::clamp(error, -1.0, 1.0),
                    std::min(1.0, kOutlier / std::max(std::abs(error), 1e-9))};
       for (double& a : linear[i].a) a /= p;
     }
@@ -104,7 +103,7 @@ std::map<std::string, CoefficientsByKernel> fit_table(const std::vector<CostSamp
   for (const auto& [isa, kernels] : rows) {
     for (const auto& [kernel, of] : kernels) {
       if (of.size() >= kLeastRows) {
-        out[isa][kernel] = fit_coefficients(of, kDefaultCoefficients);
+        out[isa][kernel] = fit_coefficients(of, default_coefficients(of[0]->device()));
       }
     }
   }
@@ -162,8 +161,9 @@ std::string samples_text(const std::vector<CostSample>& samples) {
   std::string out = Json{{"format", kFormat}}.dump() + "\n";
   for (const CostSample& one : samples) {
     Json terms = Json::object();
-    for (std::size_t i = 0; i < one.terms.size(); ++i) {
-      if (one.terms[i] > 0) terms[kCostTerms[i].name] = one.terms[i];
+    const std::span<const CostTerm> names = cost_terms(one.device());
+    for (std::size_t i = 0; i < names.size(); ++i) {
+      if (one.terms[i] > 0) terms[names[i].name] = one.terms[i];
     }
     out += Json{{"isa", one.isa},
                 {"kernel", one.kernel},
@@ -199,8 +199,9 @@ std::vector<CostSample> parse_samples(const std::string& text, const std::string
                         .may_be_chosen = one.at("may_be_chosen"),
                         .seconds = one.at("seconds")};
       CONVSCOPE_CHECK(sample.seconds > 0, "tune", "expected seconds above 0");
-      for (std::size_t i = 0; i < sample.terms.size(); ++i) {
-        sample.terms[i] = one.at("terms").value(kCostTerms[i].name, 0.0);
+      const std::span<const CostTerm> names = cost_terms(sample.device());
+      for (std::size_t i = 0; i < names.size(); ++i) {
+        sample.terms[i] = one.at("terms").value(names[i].name, 0.0);
       }
       out.push_back(std::move(sample));
     } catch (const std::exception& failure) {

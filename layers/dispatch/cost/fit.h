@@ -20,6 +20,8 @@ struct CostSample {
   bool may_be_chosen = true;  // by auto
   double seconds = 0;
   Coefficients terms = {};  // seconds_per_coefficient()
+
+  DeviceType device() const { return isa == "cuda" ? DeviceType::cuda : DeviceType::cpu; }
 };
 
 // Returns coefficients c >= 0 that minimise the sum of log(terms c / seconds)^2 over the rows,

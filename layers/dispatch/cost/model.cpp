@@ -16,9 +16,6 @@
 namespace convscope {
 namespace {
 
-constexpr std::size_t kBytesInL2 = 1, kBytesInL3 = 2, kBytesFar = 3;
-static_assert(kCostTerms[kBytesFar].name == std::string_view("bytes"));
-
 // Returns 0 where `bytes` fit into a cache, 1 where the cache holds little of them. Between half
 // and one and a half times its size a part stays.
 double missing(double bytes, double cache) {
@@ -30,48 +27,77 @@ double imbalance(double chunks, double threads) {
   return chunks > 0 ? std::ceil(chunks / threads) * threads / chunks : 1;
 }
 
-// Seconds of the arithmetic and of the memory traffic of a GPU's kernel.
-struct GpuParts {
-  double compute = 0, moving = 0, passes = 0, launches = 0;
+// Sums of weighted terms, by part.
+struct PartSums {
+  double waits = 0, work = 0, traffic = 0, added = 0;
+
+  PartSums(DeviceType device, const Coefficients& terms, const Coefficients& coefficients) {
+    const std::span<const CostTerm> all = cost_terms(device);
+    for (std::size_t i = 0; i < all.size(); ++i) at(all[i].part) += coefficients[i] * terms[i];
+  }
+  double& at(CostPart part) {
+    return part == CostPart::waits     ? waits
+           : part == CostPart::work    ? work
+           : part == CostPart::traffic ? traffic
+                                       : added;
+  }
+  double overlapping() const { return std::sqrt(waits * waits + work * work + traffic * traffic); }
 };
-GpuParts gpu_parts(const Cost& cost, DType operand_type) {
-  const MachinePeaks machine = machine_peaks(DeviceType::cuda);
-  // Tensor cores multiply int8 at twice the rate of fp16.
-  const double tensor = is_code(operand_type)   ? 2 * machine.half_flops_per_second
-                        : is_half(operand_type) ? machine.half_flops_per_second
-                                                : machine.tf32_flops_per_second;
-  const double peak = cost.tensor_cores && tensor > 0 ? tensor : machine.flops_per_second;
-  return {.compute = cost.flops / (peak * cost.peak_share),
-          .moving = cost.bytes / machine.bytes_per_second,
-          .passes = cost.pass_bytes / machine.bytes_per_second,
-          .launches = cost.launches * machine.launch_seconds};
-}
 
 double ms_of(const Cost& cost, const Coefficients& coefficients, DeviceType device,
              DType operand_type, WeightUse use, std::size_t prepared_bytes) {
-  const bool prepared = use == WeightUse::often && prepared_bytes > 0;
-  if (device == DeviceType::cuda) {
-    const GpuParts of = gpu_parts(cost, operand_type);
-    const double seconds = std::max(of.compute, of.moving) + of.passes + of.launches;
-    return 1e3 * seconds * (prepared ? 1 - cost.prepare_part : 1);
-  }
-  const Coefficients seconds = seconds_per_coefficient(cost, operand_type, use, prepared_bytes);
-  double sum = 0;
-  for (std::size_t i = 0; i < seconds.size(); ++i) sum += coefficients[i] * seconds[i];
-  return 1e3 * sum;
+  return 1e3 * combined_seconds(device,
+                                seconds_per_coefficient(cost, device, machine_peaks(device),
+                                                        operand_type, use, prepared_bytes),
+                                coefficients);
 }
 
-}  // namespace
-
-double flops_per_cycle(DType operand_type) {
-  const Isa isa = current_isa();
-  const double f32 = isa == Isa::avx512 ? 64 : isa == Isa::avx2 ? 32 : 8;
-  return f32 * (is_code(operand_type) ? peak_of_bytes() : 1);
+// The part of `bytes` that L2 does not hold moves at the bandwidth of memory.
+struct ByCache {
+  double near = 0, far = 0;
+};
+ByCache by_cache(double bytes, double cache) {
+  const double beyond = missing(bytes, cache);
+  return {bytes * (1 - beyond), bytes * beyond};
 }
 
-Coefficients seconds_per_coefficient(const Cost& cost, DType operand_type, WeightUse use,
-                                     std::size_t prepared_bytes) {
-  const MachinePeaks machine = machine_peaks(DeviceType::cpu);
+Coefficients gpu_seconds(const Cost& cost, const MachinePeaks& gpu, DType operand_type,
+                         bool prepared) {
+  // Tensor cores multiply int8 at twice the rate of fp16.
+  const double tensor = is_code(operand_type)   ? 2 * gpu.half_flops_per_second
+                        : is_half(operand_type) ? gpu.half_flops_per_second
+                                                : gpu.tf32_flops_per_second;
+  const double peak = cost.tensor_cores && tensor > 0 ? tensor : gpu.flops_per_second;
+  const double cycle = 256 * gpu.processors / gpu.flops_per_second;  // 128 FMAs in each
+  const double byte = 1 / gpu.bytes_per_second;
+  // Without blocks, the work counts as spread evenly.
+  const double blocks = cost.blocks > 0 ? cost.blocks : gpu.processors;
+  const double here = std::ceil(blocks / gpu.processors);  // of the multiprocessor with most
+  const double rounds = cost.blocks > 0 ? std::ceil(here / std::max(cost.resident, 1.0)) : 0;
+  const double imbalance = here * gpu.processors / blocks;
+  const ByCache bytes = by_cache(cost.bytes, gpu.l2_bytes);
+  const ByCache passes = by_cache(cost.pass_bytes, gpu.l2_bytes);
+  return {rounds * cycle,
+          rounds * cost.chain * cycle,
+          rounds * cost.copies * cycle,
+          rounds * cost.waits * cycle,
+          rounds * cost.issued / blocks * gpu.processors / peak,
+          imbalance * cost.issued / peak,
+          here * cycle,
+          here * cost.chain * cycle,
+          imbalance * cost.cached * byte,
+          imbalance * cost.listed_warps / gpu.processors * cycle,
+          imbalance * cost.stored / gpu.processors * cycle,
+          bytes.near * byte,
+          bytes.far * byte,
+          passes.near * byte,
+          passes.far * byte,
+          cost.launches * gpu.launch_seconds,
+          prepared ? 0 : cost.prepared_bytes * byte,
+          prepared ? 0 : cost.prepare_launches * gpu.launch_seconds};
+}
+
+Coefficients cpu_seconds(Cost cost, const MachinePeaks& machine, DType operand_type) {
   // Loops with few FLOPs run in one thread (framework/parallel.h). Where results must not depend on
   // the machine, they must not depend on the number of threads either. Each thread then has the
   // same share of every count, so the choice of an algorithm is that of one thread.
@@ -82,58 +108,89 @@ Coefficients seconds_per_coefficient(const Cost& cost, DType operand_type, Weigh
   const double flop = num_threads() / used / machine.peak(operand_type);
   const double cycle = flop * flops_per_cycle(operand_type);
   const double byte = 1 / machine.bytes_per_second;
+  const double waits = imbalance(cost.chunks, threads);
+  const CacheSizes& caches = cache_sizes();
+  const double beyond_l2 = missing(cost.bytes, threads * static_cast<double>(caches.l2));
+  const double beyond_l3 = missing(cost.bytes, static_cast<double>(caches.l3));
+  return {cost.issued * flop * waits,
+          cost.bytes * byte * (1 - beyond_l2),
+          cost.bytes * byte * beyond_l2 * (1 - beyond_l3),
+          cost.bytes * byte * beyond_l2 * beyond_l3,
+          cost.cached * byte,
+          cost.loads * cycle * waits,
+          cost.tiles * cycle * waits,
+          cost.copied * cycle * waits,
+          cost.transposed * cycle * waits,
+          cost.transformed * cycle * waits,
+          cost.listed * cycle * waits,
+          cost.prepared * cycle * waits,
+          threads == 1 ? 0 : cost.regions * cycle * threads,
+          cost.calls * cycle * threads};
+}
+
+}  // namespace
+
+double flops_per_cycle(DType operand_type) {
+  const Isa isa = current_isa();
+  const double f32 = isa == Isa::avx512 ? 64 : isa == Isa::avx2 ? 32 : 8;
+  return f32 * (is_code(operand_type) ? peak_of_bytes() : 1);
+}
+
+Coefficients seconds_per_coefficient(const Cost& cost, DeviceType device, const MachinePeaks& peaks,
+                                     DType operand_type, WeightUse use,
+                                     std::size_t prepared_bytes) {
+  const bool prepared = use == WeightUse::often && prepared_bytes > 0;
+  if (device == DeviceType::cuda) return gpu_seconds(cost, peaks, operand_type, prepared);
   Cost counted = cost;
-  if (use == WeightUse::often && prepared_bytes > 0) {
+  if (prepared) {
     counted.prepared = 0;
     counted.bytes += static_cast<double>(prepared_bytes);
   }
-  const double waits = imbalance(cost.chunks, threads);
+  return cpu_seconds(counted, peaks, operand_type);
+}
+
+double combined_seconds(DeviceType device, const Coefficients& terms,
+                        const Coefficients& coefficients) {
+  const PartSums sums(device, terms, coefficients);
+  return sums.overlapping() + sums.added;
+}
+
+Coefficients seconds_gradient(DeviceType device, const Coefficients& terms,
+                              const Coefficients& coefficients) {
+  PartSums sums(device, terms, coefficients);
+  const double overlapping = sums.overlapping();
+  const std::span<const CostTerm> all = cost_terms(device);
   Coefficients out{};
-  for (std::size_t i = 0; i < out.size(); ++i) {
-    const CostTerm& term = kCostTerms[i];
-    const double unit = term.unit == CostUnit::peak     ? flop * waits
-                        : term.unit == CostUnit::memory ? byte
-                                                        : cycle * waits;
-    out[i] = counted.*term.count * unit;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const bool adds = all[i].part == CostPart::added || overlapping == 0;
+    out[i] = terms[i] * (adds ? 1 : sums.at(all[i].part) / overlapping);
   }
-  for (double Cost::*const alone : {&Cost::regions, &Cost::calls}) {
-    const auto at = std::ranges::find(kCostTerms, alone, &CostTerm::count) - kCostTerms.begin();
-    out[static_cast<std::size_t>(at)] = counted.*alone * cycle * threads;
-    if (alone == &Cost::regions && threads == 1) out[static_cast<std::size_t>(at)] = 0;
-  }
-  const CacheSizes& caches = cache_sizes();
-  const double beyond_l2 = missing(counted.bytes, threads * static_cast<double>(caches.l2));
-  const double beyond_l3 = missing(counted.bytes, static_cast<double>(caches.l3));
-  out[kBytesInL2] *= 1 - beyond_l2;
-  out[kBytesInL3] *= beyond_l2 * (1 - beyond_l3);
-  out[kBytesFar] *= beyond_l2 * beyond_l3;
   return out;
 }
 
 double estimated_ms(const CostKey& key, const Cost& cost, DeviceType device, DType operand_type,
                     WeightUse use, std::size_t prepared_bytes) {
-  const Coefficients& coefficients =
-      device == DeviceType::cpu ? coefficients_of(key, cost.schedule) : kDefaultCoefficients;
-  return ms_of(cost, coefficients, device, operand_type, use, prepared_bytes);
+  return ms_of(cost, coefficients_of(key, cost.schedule, device), device, operand_type, use,
+               prepared_bytes);
 }
 
 double estimated_ms(const Cost& cost, DeviceType device, DType operand_type) {
-  return ms_of(cost, kDefaultCoefficients, device, operand_type, WeightUse::once, 0);
+  return ms_of(cost, default_coefficients(device), device, operand_type, WeightUse::once, 0);
 }
 
 const char* limit_of(const CostKey& key, const Cost& cost, DeviceType device, DType operand_type) {
-  if (device == DeviceType::cuda) {
-    const GpuParts of = gpu_parts(cost, operand_type);
-    const double memory = of.moving + of.passes;
-    if (of.launches > std::max(of.compute, memory)) return "launches";
-    return of.compute > memory ? "arithmetic" : "memory";
+  const Coefficients coefficients = coefficients_of(key, cost.schedule, device);
+  const Coefficients seconds = seconds_per_coefficient(cost, device, machine_peaks(device),
+                                                       operand_type, WeightUse::once, 0);
+  double memory = 0, launches = 0, other = 0;
+  const std::span<const CostTerm> terms = cost_terms(device);
+  for (std::size_t i = 0; i < terms.size(); ++i) {
+    double& sum = terms[i].unit == CostUnit::memory   ? memory
+                  : terms[i].unit == CostUnit::launch ? launches
+                                                      : other;
+    sum += coefficients[i] * seconds[i];
   }
-  const Coefficients coefficients = coefficients_of(key, cost.schedule);
-  const Coefficients seconds = seconds_per_coefficient(cost, operand_type, WeightUse::once, 0);
-  double memory = 0, other = 0;
-  for (std::size_t i = 0; i < seconds.size(); ++i) {
-    (kCostTerms[i].unit == CostUnit::memory ? memory : other) += coefficients[i] * seconds[i];
-  }
+  if (launches > std::max(memory, other)) return "launches";
   return other > memory ? "arithmetic" : "memory";
 }
 

@@ -4,8 +4,8 @@
 //   CPU   seconds = sum over terms of coefficient x count x (time of one unit) / threads.
 //         Terms that chunks share are multiplied by the imbalance ceil(chunks / threads) threads /
 //         chunks; `regions` and `calls` are not divided among threads.
-//   GPU   max(flops / (peak x peak_share), bytes / bandwidth) + pass_bytes / bandwidth + launches x
-//         time of a launch
+//   GPU   seconds = sqrt(waits^2 + work^2 + traffic^2) + added, each a sum of its terms (cost.h): the
+//         three overlap, but not entirely.
 //
 // The time of one unit follows from the peaks of this machine (framework/machine/peaks.h), so one
 // table of coefficients serves machines of different clock and memory.
@@ -16,6 +16,7 @@
 #include "framework/device.h"
 #include "framework/dtype.h"
 #include "framework/export.h"
+#include "framework/machine/peaks.h"
 #include "layers/dispatch/cost/cost.h"
 #include "layers/dispatch/direction.h"
 
@@ -44,10 +45,18 @@ CONVSCOPE_API double estimated_ms(const Cost& cost, DeviceType device, DType ope
 CONVSCOPE_API const char* limit_of(const CostKey& key, const Cost& cost, DeviceType device,
                                    DType operand_type);
 
-// Returns the seconds of each term of a CPU's estimate for coefficient 1: their sum, weighted with
-// the coefficients, is the estimate. The fit of `convscope tune` solves for the coefficients.
-CONVSCOPE_API Coefficients seconds_per_coefficient(const Cost& cost, DType operand_type,
+// Returns the seconds of each term for coefficient 1. The fit of `convscope tune` solves for the
+// coefficients.
+CONVSCOPE_API Coefficients seconds_per_coefficient(const Cost& cost, DeviceType device,
+                                                   const MachinePeaks& peaks, DType operand_type,
                                                    WeightUse use, std::size_t prepared_bytes);
+// Returns the estimated seconds of terms.
+CONVSCOPE_API double combined_seconds(DeviceType device, const Coefficients& terms,
+                                      const Coefficients& coefficients);
+// Returns the derivative of combined_seconds() by each coefficient. Their sum, weighted with the
+// coefficients, is combined_seconds().
+CONVSCOPE_API Coefficients seconds_gradient(DeviceType device, const Coefficients& terms,
+                                            const Coefficients& coefficients);
 
 // Returns the FLOPs that a core computes in a cycle with the current instruction set: 8 without
 // FMA, 32 with 8 lanes, 64 with 16 lanes; for integers times peak_of_bytes().

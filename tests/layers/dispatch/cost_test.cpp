@@ -30,7 +30,7 @@ class CostModel : public ::testing::Test {
   ~CostModel() override {
     set_machine_peaks({});
     set_num_threads(threads_);
-    use_device_table("");
+    use_device_table("", DeviceType::cpu);
   }
   static double ms(const Cost& cost, WeightUse use = WeightUse::once, std::size_t prepared = 0) {
     return estimated_ms(kKey, cost, DeviceType::cpu, DType::f32, use, prepared);
@@ -42,8 +42,8 @@ class CostModel : public ::testing::Test {
   }
   static Coefficients only(const char* term, double value) {
     Coefficients out{};
-    for (std::size_t i = 0; i < out.size(); ++i) {
-      if (kCostTerms[i].name == std::string(term)) out[i] = value;
+    for (std::size_t i = 0; i < kCpuTerms.size(); ++i) {
+      if (kCpuTerms[i].name == std::string(term)) out[i] = value;
     }
     return out;
   }
@@ -56,9 +56,9 @@ class CostModel : public ::testing::Test {
 TEST_F(CostModel, AddsTheTermsOfAKernel) {
   Coefficients coefficients = only("issued", 2);
   coefficients[0] = 2;
-  use_device_table(device_table_text(table_with(coefficients)));
+  use_device_table(device_table_text(table_with(coefficients)), DeviceType::cpu);
   EXPECT_NEAR(ms({.issued = 1e6}), 2, 1e-9);
-  use_device_table(device_table_text(table_with(only("tiles", 10))));
+  use_device_table(device_table_text(table_with(only("tiles", 10))), DeviceType::cpu);
   EXPECT_NEAR(ms({.issued = 1e6, .tiles = 100}), 1e3 * 1000 * flops_per_cycle(DType::f32) / 1e9,
               1e-9);
   // Another schedule has no coefficients in this table, so it has the default ones.
@@ -108,24 +108,24 @@ TEST_F(CostModel, ATableIsReadAsItWasWritten) {
 }
 
 TEST_F(CostModel, TheTableOfThisMachineComesFirst) {
-  remember_device_table(table_with(only("issued", 3)));
-  EXPECT_EQ(table_in_use().name, "this machine");
+  remember_device_table(table_with(only("issued", 3)), DeviceType::cpu);
+  EXPECT_EQ(table_in_use(DeviceType::cpu).name, "this machine");
   EXPECT_NEAR(ms({.issued = 1e6}), 3, 1e-9);
   // A process that continues a run uses the table of the run.
-  const std::string kept = text_of_table_in_use();
-  remember_device_table(table_with(only("issued", 5)));
+  const std::string kept = text_of_table_in_use(DeviceType::cpu);
+  remember_device_table(table_with(only("issued", 5)), DeviceType::cpu);
   EXPECT_NEAR(ms({.issued = 1e6}), 5, 1e-9);
-  use_device_table(kept);
+  use_device_table(kept, DeviceType::cpu);
   EXPECT_NEAR(ms({.issued = 1e6}), 3, 1e-9);
   // A home folder may be shared by machines.
   DeviceTable other = table_with(only("issued", 7));
   other.device = "another processor";
-  remember_device_table(other);
-  EXPECT_NE(table_in_use().name, "this machine");
+  remember_device_table(other, DeviceType::cpu);
+  EXPECT_NE(table_in_use(DeviceType::cpu).name, "this machine");
   // Results that must not depend on the machine use the generic table.
   const testing::EnvironmentVariable off("CONVSCOPE_MEASURE", "off");
-  remember_device_table(table_with(only("issued", 3)));
-  EXPECT_EQ(table_in_use().name, "generic");
+  remember_device_table(table_with(only("issued", 3)), DeviceType::cpu);
+  EXPECT_EQ(table_in_use(DeviceType::cpu).name, "generic");
 }
 
 // A kernel without an entry would be estimated at the peak, and chosen.
@@ -155,16 +155,16 @@ TEST_F(CostModel, EveryAlgorithmOfTheCpuHasAnEstimateInTheGenericTable) {
 }
 
 TEST_F(CostModel, AKernelThatATableLacksTakesTheNearestEntry) {
-  use_device_table("generic");
-  const Coefficients direct = coefficients_of({"conv2d", "direct", Direction::forward}, "");
-  EXPECT_EQ(coefficients_of({"conv2d", "direct", Direction::forward}, "a new schedule"), direct);
-  EXPECT_EQ(coefficients_of({"conv2d", "nobody", Direction::forward}, ""), kDefaultCoefficients);
+  use_device_table("generic", DeviceType::cpu);
+  const Coefficients direct = coefficients_of({"conv2d", "direct", Direction::forward}, "", DeviceType::cpu);
+  EXPECT_EQ(coefficients_of({"conv2d", "direct", Direction::forward}, "a new schedule", DeviceType::cpu), direct);
+  EXPECT_EQ(coefficients_of({"conv2d", "nobody", Direction::forward}, "", DeviceType::cpu), kDefaultOfCpu);
 }
 
 TEST_F(CostModel, EveryShippedTableIsSound) {
   ASSERT_TRUE(device_tables().contains("generic"));
   for (const auto& [name, table] : device_tables()) {
-    EXPECT_EQ(table.cpus.empty(), name == "generic") << name;
+    EXPECT_EQ(table.cpus.empty() && table.gpus.empty(), name == "generic") << name;
     EXPECT_FALSE(table.by_isa.empty()) << name;
   }
 }
@@ -179,7 +179,7 @@ std::vector<CostSample> made_samples(const Coefficients& truth, double noise) {
   };
   for (int i = 0; i < 200; ++i) {
     CostSample sample{.isa = "avx2", .kernel = "a", .algorithm = "a", .question = cat("q", i)};
-    for (std::size_t j = 0; j < truth.size(); ++j) sample.terms[j] = std::exp(6 * draw() - 12);
+    for (std::size_t j = 0; j < kCpuTerms.size(); ++j) sample.terms[j] = std::exp(6 * draw() - 12);
     sample.seconds = predicted_seconds(sample, truth) * std::exp(noise * (2 * draw() - 1));
     sample.held_out = i % 4 == 3;
     out.push_back(sample);
@@ -194,8 +194,8 @@ TEST(CostFit, FindsTheCoefficients) {
   truth[6] = 3;
   const auto table = fit_table(made_samples(truth, 0));
   const Coefficients& found = table.at("avx2").at("a");
-  for (std::size_t i = 0; i < truth.size(); ++i) {
-    EXPECT_NEAR(found[i], truth[i], 0.02) << kCostTerms[i].name;
+  for (std::size_t i = 0; i < kCpuTerms.size(); ++i) {
+    EXPECT_NEAR(found[i], truth[i], 0.02) << kCpuTerms[i].name;
   }
 }
 

@@ -37,7 +37,6 @@
 #include "framework/cuda/carveout.cuh"
 #include "layers/conv2d/algorithm.h"
 #include "layers/conv2d/cluster_gemm/cuda/cluster_gemm_kernel.cuh"
-#include "layers/conv2d/shared/cuda/device_time.cuh"
 #include "layers/conv2d/shared/cuda/kept_plans.h"
 
 namespace convscope {
@@ -146,19 +145,7 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction direction) {
   return {};
 }
 
-// Forward takes this much longer than the tiling's estimate. It was measured against other
-// algorithms on random layers with one image and with eight, bf16 and tf32. backward_data was not
-// measured, so its estimate is not corrected.
-constexpr double kForwardUs = 0.35;
-
-Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
-  const double us = plan_of(z, direction)->us + (direction == Direction::forward ? kForwardUs : 0);
-  return {.flops = z.nominal_flops(),
-          .bytes = z.nominal_bytes(),
-          .peak_share = device_time::share_of(z.nominal_flops(), us, device_time::peak_of(z)),
-          .launches = 0,  // included in the tiling's estimate
-          .tensor_cores = true};
-}
+Conv2dCost cost(const Conv2dProblem& z, Direction direction) { return plan_of(z, direction)->cost; }
 
 std::size_t workspace_bytes(const Conv2dProblem&, Direction) { return 0; }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // cluster_gemm_plan.h: the tiling of cluster_gemm, that is, the work of a block and of a cluster of
-// blocks, and its estimated time. It contains no CUDA, so tests check it on the CPU.
+// blocks, and its counts. It contains no CUDA, so tests check it on the CPU.
 //
 // Tile      the output positions of a block (some lines of an image, or whole images) and its
 //           output channels, called columns
@@ -19,6 +19,7 @@
 
 #include "layers/conv2d/problem.h"
 #include "layers/conv2d/shared/cuda/gather_lines.h"
+#include "layers/dispatch/cost/choose.h"
 
 namespace convscope::cluster_gemm {
 
@@ -220,7 +221,7 @@ struct ClusterGemmTiling {
   ClusterGemmParams sizes = {};
   int row_tiles = 1, column_tiles = 1;  // of a unit: template parameters of the kernel
   int shared_bytes = 0;
-  double us = std::numeric_limits<double>::infinity();  // includes the launch
+  Cost cost = {};
 
   bool exists() const { return shared_bytes > 0; }
 };
@@ -232,59 +233,44 @@ inline std::int64_t shared_bytes_of(const ClusterGemmParams& z) {
          std::int64_t{4} * z.rows * z.sum_pitch() + 8 * z.rows + 8 * steps + 4 * z.kernel_taps;
 }
 
-// Returns how many clusters run at once, with one block on an SM. A cluster uses SMs of one GPC (a
-// group of SMs), so some SMs stay idle: an H200 with 132 SMs runs 15 clusters of 8 blocks.
-inline int clusters_at_once(const Machine& machine, int blocks) {
-  const int usable = blocks > 2 ? machine.multiprocessors * 94 / 100 : machine.multiprocessors;
-  return std::max(usable / blocks, 1);
-}
-
-// Microseconds on one NVIDIA H200, fitted to 552 tilings of 23 layers. A fit to half of the layers
-// predicts the times of the other half within 16 %. `alone` is the time of a block on an idle SM,
-// `shared` the time that each block adds on its SM.
-inline constexpr double kBlockUs = 1.59;                     // launch, first bytes, last bytes
-inline constexpr double kClusterUs = 0.41, kRankUs = 0.093;  // for a cluster; for each block in it
-inline constexpr double kCopyUs = 0.054;                     // for a thread's 16-byte segment of
-                                                             // the patch
-inline constexpr double kQuadUs = 0.165, kPlainQuadUs = 0.079, kPairUs = 0.206;  // for weights
-inline constexpr double kStepUs = 0.0076, kStepTileUs = 0.0015;
-inline constexpr double kWayUs = 0.157, kSumUs = 0.70;  // for another way; for eight quads of a
-                                                        // thread
-inline constexpr double kCopyShared = 0.027, kPairShared = 0.081, kLoadBytes = 4.8e5;
-inline constexpr double kTileShared = 0.00186, kProductShared = 0.0014, kUnitShared = 0.02;
-inline constexpr double kSumBytes = 6.8e4;
 inline constexpr int kResident = 2;  // blocks on an SM
 
-inline double plan_us(const ClusterGemmTiling& plan, int element, const Machine& machine) {
+// The kernel of a unit: its operands' type, its tiles of rows and columns.
+inline const char* schedule_of(const ClusterGemmTiling& plan, const Conv2dProblem& z) {
+  constexpr const char* kNames[2][2][2] = {{{"half 1x1", "half 1x2"}, {"half 2x1", "half 2x2"}},
+                                           {{"tf32 1x1", "tf32 1x2"}, {"tf32 2x1", "tf32 2x2"}}};
+  return kNames[z.dtype == DType::f32 ? 1 : 0][plan.row_tiles - 1][plan.column_tiles - 1];
+}
+
+// Counts the work of all blocks. A cluster adds up the results of its blocks: each takes an eighth.
+inline Cost counts_of(const ClusterGemmTiling& plan, const Conv2dProblem& problem,
+                      const Machine& machine) {
   const ClusterGemmParams& z = plan.sizes;
-  const int threads = kWarps * 32, tiles = plan.row_tiles + plan.column_tiles;
-  const double copies = ceil_div(z.patch_pixels(), std::max(threads / z.pieces, 1));
-  const double all_quads = static_cast<double>(z.runs) * z.run_quads;
-  const double quads = std::ceil(all_quads / (z.runs_are_columns ? threads : 2 * threads));
+  const int threads = kWarps * 32;
+  const double quads = static_cast<double>(z.runs) * z.run_quads;  // of weights
   const int units =
       z.rows / (kTileRows * plan.row_tiles) * (z.columns / (kTileColumns * plan.column_tiles));
   const int rounds = ceil_div(units * z.ways(), kWarps);
   const int steps = z.most_taps * z.chunk_steps();
   const double sums = static_cast<double>(z.rows) * z.columns;
-  const double eights = std::ceil(sums / 4 / (kMaxBlocks * threads));
-  const double quad_us = !z.runs_are_columns  ? kPairUs
-                         : z.kernel_taps == 1 ? kPlainQuadUs
-                                              : kQuadUs;
-  const double alone = kBlockUs + (z.blocks > 1 ? kClusterUs + kRankUs * z.blocks : 0) +
-                       copies * kCopyUs * (element == 4 ? 1.5 : 1) + quads * quad_us +
-                       rounds * ceil_div(steps, z.ways()) * (kStepUs + kStepTileUs * tiles) +
-                       rounds * (z.ways() - 1) * kWayUs + eights * kSumUs;
-  const double shared =
-      16 * (static_cast<double>(z.patch_pixels()) * z.pieces + all_quads) / kLoadBytes +
-      copies * kCopyShared + (z.runs_are_columns ? 0 : quads * kPairShared) +
-      static_cast<double>(units) * steps *
-          (kTileShared * tiles + kProductShared * plan.row_tiles * plan.column_tiles) +
-      units * z.ways() * kUnitShared + 4 * sums / kSumBytes;
-  const int resident =
-      std::clamp((machine.shared_bytes + 1024) / (plan.shared_bytes + 1024), 1, kResident);
-  const double here =
-      std::ceil(static_cast<double>(z.clusters()) / clusters_at_once(machine, z.blocks));
-  return std::ceil(here / resident) * alone + here * shared;
+  const double blocks = static_cast<double>(z.clusters()) * z.blocks;
+  return {.flops = problem.nominal_flops(),
+          .bytes = problem.nominal_bytes(),
+          .issued = blocks * 2 * sums * steps * step_channels(problem),
+          .cached = blocks * 16 * (static_cast<double>(z.patch_pixels()) * z.pieces + quads),
+          .schedule = schedule_of(plan, problem),
+          .blocks = blocks,
+          .resident = static_cast<double>(
+              std::clamp((machine.shared_bytes + 1024) / (plan.shared_bytes + 1024), 1, kResident)),
+          .chain = static_cast<double>(rounds) * ceil_div(steps, z.ways()),
+          .copies = ceil_div(z.patch_pixels(), std::max(threads / z.pieces, 1)) +
+                    std::ceil(quads / (z.runs_are_columns ? threads : 2 * threads)),
+          .waits = rounds * (z.ways() - 1) + (z.blocks > 1 ? z.blocks : 0) +
+                   std::ceil(sums / 4 / (kMaxBlocks * threads)),
+          .listed_warps =
+              blocks * units * steps * static_cast<double>(plan.row_tiles + plan.column_tiles),
+          .stored = blocks * sums,
+          .tensor_cores = true};
 }
 
 // Calls visit(plan) for every possible tiling.
@@ -321,7 +307,7 @@ void visit_plans(const Conv2dProblem& z, Direction direction, const Machine& mac
                                      .row_tiles = row_tiles,
                                      .column_tiles = column_tiles,
                                      .shared_bytes = static_cast<int>(shared)};
-              plan.us = plan_us(plan, element, machine);
+              plan.cost = counts_of(plan, z, machine);
               visit(plan);
             }
           }
@@ -346,11 +332,11 @@ void visit_plans(const Conv2dProblem& z, Direction direction, const Machine& mac
 
 inline ClusterGemmTiling plan_of(const Conv2dProblem& z, Direction direction,
                                  const Machine& machine) {
-  ClusterGemmTiling best;
-  visit_plans(z, direction, machine, [&](const ClusterGemmTiling& plan) {
-    if (plan.us < best.us) best = plan;
-  });
-  return best;
+  Cheapest<ClusterGemmTiling> best({"conv2d", "cluster_gemm", direction}, DeviceType::cuda,
+                                   z.dtype);
+  visit_plans(z, direction, machine,
+              [&](const ClusterGemmTiling& plan) { best.offer(plan, plan.cost); });
+  return best.found();
 }
 
 }  // namespace convscope::cluster_gemm

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "layers/conv2d/problem.h"
+#include "layers/dispatch/cost/choose.h"
 #include "layers/dispatch/direction.h"
 
 namespace convscope {
@@ -22,6 +23,10 @@ class KeptPlans {
   template <class Make>
   std::shared_ptr<const Plan> get(const Conv2dProblem& z, Direction direction, const Make& make) {
     const std::lock_guard lock(mutex_);
+    if (state_ != cost_state()) {  // other estimates choose other tilings
+      kept_.clear();
+      state_ = cost_state();
+    }
     for (const Kept& one : kept_) {
       if (one.direction == direction && one.problem == z) return one.plan;
     }
@@ -45,6 +50,7 @@ class KeptPlans {
   std::mutex mutex_;
   std::vector<Kept> kept_;
   std::size_t next_ = 0;
+  std::uint64_t state_ = 0;
 };
 
 }  // namespace convscope

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+// choose.h: the choice among the schedules of one algorithm, such as tile sizes and parts of a
+// reduction, by the same model that chooses among algorithms.
+//
+//   Cheapest<Tiling> best({"conv2d", "cluster_gemm", direction}, DeviceType::cuda, z.dtype);
+//   for (const Tiling& tiling : possible) best.offer(tiling, counts_of(tiling, z));
+//   return best.found();
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "layers/dispatch/cost/model.h"
+
+namespace convscope {
+
+// Estimates schedules of one kernel. It looks the coefficients and peaks up once, so a search over
+// thousands of schedules is fast.
+class CONVSCOPE_API CostModel {
+ public:
+  CostModel(const CostKey& key, const char* schedule, DeviceType device, DType operand_type);
+  // Weights count as used once.
+  double seconds(const Cost& cost) const;
+
+ private:
+  Coefficients coefficients_;
+  MachinePeaks peaks_;
+  DeviceType device_;
+  DType operand_type_;
+};
+
+// Schedules that estimates do not favour are never run, so `convscope tune` could not learn their
+// times. While a seed is set, each estimate is multiplied by a random number between 1 and 4. The
+// number depends only on the seed and on the place of the schedule among those that are offered, so
+// all functions of an algorithm choose the same schedule.
+class CONVSCOPE_API ExploreSchedules {
+ public:
+  explicit ExploreSchedules(std::uint64_t seed);
+  ~ExploreSchedules();
+  ExploreSchedules(const ExploreSchedules&) = delete;
+  ExploreSchedules& operator=(const ExploreSchedules&) = delete;
+};
+// Returns a number that changes with the seed and with the table in use. A cache of schedules has it
+// in its keys.
+CONVSCOPE_API std::uint64_t cost_state();
+// Returns a number between 1 and 4, or 1 without a seed.
+CONVSCOPE_API double exploration_factor(std::uint64_t place);
+
+// Estimates the schedules of one kernel by their costs.
+class CONVSCOPE_API ScheduleModels {
+ public:
+  ScheduleModels(const CostKey& key, DeviceType device, DType operand_type)
+      : key_(key), device_(device), operand_type_(operand_type) {}
+  double seconds(const Cost& cost);
+
+ private:
+  CostKey key_;
+  DeviceType device_;
+  DType operand_type_;
+  std::vector<std::pair<const char*, CostModel>> models_;  // by Cost::schedule
+};
+
+template <class Schedule>
+class Cheapest {
+ public:
+  Cheapest(const CostKey& key, DeviceType device, DType operand_type)
+      : models_(key, device, operand_type) {}
+
+  // Keeps the schedule if no cheaper one was offered. Returns whether it is kept.
+  bool offer(const Schedule& schedule, const Cost& cost) {
+    const double seconds = models_.seconds(cost) * exploration_factor(++offered_);
+    if (seconds >= least_) return false;
+    least_ = seconds;
+    found_ = schedule;
+    return true;
+  }
+  // The cheapest, or a default one where none was offered.
+  const Schedule& found() const { return found_; }
+
+ private:
+  ScheduleModels models_;
+  Schedule found_ = {};
+  double least_ = std::numeric_limits<double>::infinity();
+  std::uint64_t offered_ = 0;
+};
+
+// Returns a text that lives as long as the process, for Cost::schedule. Equal texts are stored once.
+CONVSCOPE_API const char* schedule_name(const std::string& text);
+
+}  // namespace convscope
