@@ -73,10 +73,8 @@
 #include "layers/conv2d/counts.h"
 #include "layers/conv2d/shared/data_pass.h"
 #include "layers/conv2d/shared/nchw16c_support.h"
-#include "layers/conv2d/winograd/cpu/winograd_images.h"
 #include "layers/conv2d/winograd/cpu/winograd_kernels.h"
 #include "layers/conv2d/winograd/cpu/winograd_plan.h"
-#include "layers/conv2d/winograd/cpu/winograd_weights.h"
 
 namespace convscope {
 

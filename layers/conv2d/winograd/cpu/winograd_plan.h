@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// winograd_plan.h: how Winograd's convolution cuts a problem into tiles, strips and blocks. The
-// numbers depend on the problem only.
+// winograd_plan.h: how Winograd's convolution reads images, and how it cuts a problem into tiles,
+// strips and blocks. The numbers depend on the problem only.
 //
 // A strip is a row of neighbouring output tiles of one image. All strips of a problem are equally
 // long, so the last strip of a row may hold tiles outside of the image, which are dropped. A block
@@ -14,13 +14,49 @@
 
 #include "framework/int_math.h"
 #include "framework/memory/memory.h"
-#include "layers/conv2d/problem.h"
+#include "layers/conv2d/algorithm.h"
 #include "layers/conv2d/shared/points.h"
-#include "layers/conv2d/winograd/cpu/winograd_images.h"
+#include "layers/conv2d/winograd/cpu/winograd_kernels.h"
 
 namespace convscope::winograd {
 
 using Index = std::int64_t;
+
+// ---- images ------------------------------------------------------------------------------------
+
+// A view of L channels of an image at a time. The layout matters only here and where outputs are
+// stored (winograd_cpu.cpp):
+//
+//   NCHW     pixels of L planes are transposed into the lanes of a panel, and back
+//   NCHW16c  L channels of a pixel are adjacent already: the transforms read and write the
+//            tensor itself
+inline bool is_nchw16c(const Conv2dProblem& z) { return z.layout == ActivationLayout::nchw16c; }
+
+// x or y, and their gradients: [N, channels, h, w].
+struct Images {
+  static Images x_of(const Conv2dProblem& z) { return {is_nchw16c(z), z.c, z.h, z.w}; }
+  static Images y_of(const Conv2dProblem& z) { return {is_nchw16c(z), z.k, z.p(), z.q()}; }
+
+  // Returns the offset of pixel (0, 0) of a channel of image n.
+  std::int64_t offset(std::int64_t n, std::int64_t channel) const {
+    if (!nchw16c) return (n * channels + channel) * h * w;
+    const std::int64_t block = n * ceil_div(channels, kChannelBlock) + channel / kChannelBlock;
+    return block * h * w * kChannelBlock + channel % kChannelBlock;
+  }
+
+  // Returns a view of the pixels from (row, column) on of the `lanes` channels at `from`. In NCHW
+  // it copies `rows` x `columns` pixels into the panel.
+  PixelView<const float> read(const PointKernels& kernels, const float* from, std::int64_t lanes,
+                              std::int64_t row, std::int64_t column, std::int64_t rows,
+                              std::int64_t columns, float* panel) const {
+    if (nchw16c) return {from, h, w, kChannelBlock, row, column};
+    Planes{h, w}.read(kernels, from, lanes, row, column, rows, columns, panel);
+    return {panel, rows, columns, kernels.lanes, 0, 0};
+  }
+
+  bool nchw16c;
+  std::int64_t channels, h, w;
+};
 
 inline constexpr Index kKernelsAtOnce = 32;  // taps in lanes: 32 x 9 x 64 B = 18 KiB
 
@@ -207,5 +243,8 @@ struct WinogradWeightTiling {
   Index block_strips = 1, blocks = 0, block_tiles = 1;
   Index x_point = 0, y_point = 0, sum_point = 0;
 };
+
+// Computes dw with tiles of m x m outputs (winograd_weights.cpp).
+void weight_gradient(int m, const Conv2dBackwardWeightArgs& args);
 
 }  // namespace convscope::winograd

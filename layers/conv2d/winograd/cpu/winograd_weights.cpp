@@ -7,11 +7,8 @@
 //            many weights, all tiles are transformed at once, and some output channels are computed
 //            at a time.
 // Read next  winograd_cpu.cpp, the algorithm; winograd_plan.h, the sizes
-#include "layers/conv2d/winograd/cpu/winograd_weights.h"
-
 #include "framework/ops/gemm/gemm_kernels.h"
 #include "framework/parallel.h"
-#include "layers/conv2d/winograd/cpu/winograd_images.h"
 #include "layers/conv2d/winograd/cpu/winograd_kernels.h"
 #include "layers/conv2d/winograd/cpu/winograd_plan.h"
 
