@@ -7,8 +7,8 @@
 //   .tune = [](Tuning& tuning) { tuning.measure(random_conv2d(tuning.random())); }
 //
 // Every fourth problem is held out. A problem is timed in every direction, and in forward also with
-// weights prepared before: on a CPU with one thread or with all (in turns), on a GPU with the
-// schedules that the estimates favour and with a few others (choose.h).
+// weights prepared before, on a CPU with one thread or with all (in turns). An algorithm that chooses
+// among schedules is timed with the one that the estimates favour and with a few others (choose.h).
 #pragma once
 
 #include <random>
@@ -64,7 +64,7 @@ class CONVSCOPE_API Tuning {
   void time_schedules(const Problem& problem, Direction direction, WeightUse use, bool held_out) {
     known_.clear();
     time(problem, direction, use, held_out);
-    for (int i = 0; i < (device_.type == DeviceType::cpu ? 0 : kOtherSchedules); ++i) {
+    for (int i = 0; i < kOtherSchedules; ++i) {
       const ExploreSchedules other(random_() | 1);
       time(problem, direction, use, held_out);
     }

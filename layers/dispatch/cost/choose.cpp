@@ -6,6 +6,7 @@
 #include <mutex>
 #include <set>
 
+#include "framework/simd/cpu_isa.h"
 #include "layers/dispatch/cost/device_table.h"
 
 namespace convscope {
@@ -30,9 +31,8 @@ CostModel::CostModel(const CostKey& key, const char* schedule, DeviceType device
       operand_type_(operand_type) {}
 
 double CostModel::seconds(const Cost& cost) const {
-  return combined_seconds(
-      device_, seconds_per_coefficient(cost, device_, peaks_, operand_type_, WeightUse::once, 0),
-      coefficients_);
+  return combined_seconds(device_, seconds_of_schedule(cost, device_, peaks_, operand_type_),
+                          coefficients_);
 }
 
 double ScheduleModels::seconds(const Cost& cost) {
@@ -46,7 +46,10 @@ double ScheduleModels::seconds(const Cost& cost) {
 ExploreSchedules::ExploreSchedules(std::uint64_t seed) { seed_now = seed; }
 ExploreSchedules::~ExploreSchedules() { seed_now = 0; }
 
-std::uint64_t cost_state() { return mixed(seed_now) + device_table_changes(); }
+std::uint64_t cost_state() {
+  const auto isa = static_cast<std::uint64_t>(current_isa());
+  return mixed(seed_now) + (device_table_changes() << 8) + isa;
+}
 
 double exploration_factor(std::uint64_t place) {
   const std::uint64_t seed = seed_now;

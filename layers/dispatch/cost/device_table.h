@@ -26,8 +26,8 @@ namespace convscope {
 // Products at the peak, every byte from memory, one cycle for everything else that is counted.
 inline constexpr Coefficients kDefaultOfCpu = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
 // On a GPU also a thousand cycles for the first bytes of a block, and a hundred for each step.
-inline constexpr Coefficients kDefaultOfGpu = {1000, 100, 50, 50, 1, 1.5, 100, 10, 0.5, 1,
-                                               1, 0.7, 1, 0.7, 1, 1, 1, 1};
+inline constexpr Coefficients kDefaultOfGpu = {1000, 100, 50,  50, 1,   1.5, 100, 10, 0.5,
+                                               1,    1,   0.7, 1,  0.7, 1,   1,   1,  1};
 inline Coefficients default_coefficients(DeviceType device) {
   return device == DeviceType::cpu ? kDefaultOfCpu : kDefaultOfGpu;
 }
@@ -82,6 +82,6 @@ CONVSCOPE_API std::string text_of_table_in_use(DeviceType device);
 CONVSCOPE_API std::string user_table_path(DeviceType device);
 CONVSCOPE_API void remember_device_table(const DeviceTable& table, DeviceType device);
 CONVSCOPE_API std::uint64_t device_table_changes();  // how often a table was exchanged
-CONVSCOPE_API void forget_device_tables();  // reads the user's file again; for tests
+CONVSCOPE_API void forget_device_tables();           // reads the user's file again; for tests
 
 }  // namespace convscope

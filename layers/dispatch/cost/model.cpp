@@ -97,11 +97,11 @@ Coefficients gpu_seconds(const Cost& cost, const MachinePeaks& gpu, DType operan
           prepared ? 0 : cost.prepare_launches * gpu.launch_seconds};
 }
 
-Coefficients cpu_seconds(Cost cost, const MachinePeaks& machine, DType operand_type) {
-  // Loops with few FLOPs run in one thread (framework/parallel.h). Where results must not depend on
-  // the machine, they must not depend on the number of threads either. Each thread then has the
-  // same share of every count, so the choice of an algorithm is that of one thread.
-  const bool equal_shares = !believes_measured_peaks();
+// With equal shares, each thread has the same share of every count, so a choice is that of one
+// thread.
+Coefficients cpu_seconds(const Cost& cost, const MachinePeaks& machine, DType operand_type,
+                         bool equal_shares) {
+  // Loops with few FLOPs run in one thread (framework/parallel.h).
   const double used = !equal_shares && cost.flops < kFlopsWorthThreads ? 1 : num_threads();
   const double threads = equal_shares ? 1 : used;
   // The peaks are those of all threads together.
@@ -146,7 +146,15 @@ Coefficients seconds_per_coefficient(const Cost& cost, DeviceType device, const 
     counted.prepared = 0;
     counted.bytes += static_cast<double>(prepared_bytes);
   }
-  return cpu_seconds(counted, peaks, operand_type);
+  // Where results must not depend on the machine, they must not depend on the number of threads
+  // either.
+  return cpu_seconds(counted, peaks, operand_type, !believes_measured_peaks());
+}
+
+Coefficients seconds_of_schedule(const Cost& cost, DeviceType device, const MachinePeaks& peaks,
+                                 DType operand_type) {
+  return device == DeviceType::cuda ? gpu_seconds(cost, peaks, operand_type, false)
+                                    : cpu_seconds(cost, peaks, operand_type, true);
 }
 
 double combined_seconds(DeviceType device, const Coefficients& terms,

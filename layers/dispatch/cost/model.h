@@ -50,6 +50,9 @@ CONVSCOPE_API const char* limit_of(const CostKey& key, const Cost& cost, DeviceT
 CONVSCOPE_API Coefficients seconds_per_coefficient(const Cost& cost, DeviceType device,
                                                    const MachinePeaks& peaks, DType operand_type,
                                                    WeightUse use, std::size_t prepared_bytes);
+// Returns the same for the choice of a schedule, which must not depend on the number of threads.
+CONVSCOPE_API Coefficients seconds_of_schedule(const Cost& cost, DeviceType device,
+                                               const MachinePeaks& peaks, DType operand_type);
 // Returns the estimated seconds of terms.
 CONVSCOPE_API double combined_seconds(DeviceType device, const Coefficients& terms,
                                       const Coefficients& coefficients);

@@ -4,12 +4,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 #include "framework/machine/machine.h"
 #include "framework/machine/peaks.h"
 #include "framework/parallel.h"
 #include "layers/conv2d/algorithm.h"
 #include "layers/deform_conv2d/algorithm.h"
+#include "layers/dispatch/cost/choose.h"
 #include "layers/dispatch/cost/fit.h"
 #include "layers/sparse_conv/algorithm.h"
 #include "tests/support/cache_folder.h"
@@ -128,6 +130,126 @@ TEST_F(CostModel, TheTableOfThisMachineComesFirst) {
   EXPECT_EQ(table_in_use(DeviceType::cpu).name, "generic");
 }
 
+class GpuCostModel : public ::testing::Test {
+ protected:
+  GpuCostModel() { set_machine_peaks(kGpu, DeviceType::cuda); }
+  ~GpuCostModel() override { set_machine_peaks({}, DeviceType::cuda); }
+
+  // A multiprocessor does 256 FLOPs in a cycle, so a cycle is 1 us.
+  static constexpr MachinePeaks kGpu{.flops_per_second = 256 * 10 * 1e6,
+                                     .bytes_per_second = 1e9,
+                                     .tf32_flops_per_second = 256 * 20 * 1e6,
+                                     .half_flops_per_second = 256 * 40 * 1e6,
+                                     .launch_seconds = 5e-6,
+                                     .processors = 10,
+                                     .l2_bytes = 1e6};
+  // Returns the microseconds of one term.
+  static double us(const char* term, const Cost& cost, DType operand_type = DType::f32,
+                   bool prepared = false) {
+    const Coefficients seconds =
+        seconds_per_coefficient(cost, DeviceType::cuda, kGpu, operand_type,
+                                prepared ? WeightUse::often : WeightUse::once, prepared ? 1 : 0);
+    for (std::size_t i = 0; i < kGpuTerms.size(); ++i) {
+      if (kGpuTerms[i].name == std::string(term)) return 1e6 * seconds[i];
+    }
+    ADD_FAILURE() << "no term " << term;
+    return 0;
+  }
+};
+
+TEST_F(GpuCostModel, BlocksRunInRounds) {
+  const Cost cost{.blocks = 25, .resident = 2, .chain = 7, .copies = 5, .waits = 3};
+  EXPECT_NEAR(us("rounds", cost), 2, 1e-9);  // 3 blocks of an SM, 2 at a time
+  EXPECT_NEAR(us("chain", cost), 14, 1e-9);
+  EXPECT_NEAR(us("copies", cost), 10, 1e-9);
+  EXPECT_NEAR(us("waits", cost), 6, 1e-9);
+  EXPECT_NEAR(us("blocks", cost), 3, 1e-9);
+  EXPECT_NEAR(us("steps", cost), 21, 1e-9);
+}
+
+TEST_F(GpuCostModel, TheMultiprocessorWithMostBlocksCounts) {
+  const Cost even{.issued = 256e3, .listed_warps = 1000, .stored = 500, .blocks = 20};
+  EXPECT_NEAR(us("issued", even), 100, 1e-9);
+  EXPECT_NEAR(us("listed_warps", even), 100, 1e-9);
+  EXPECT_NEAR(us("stored", even), 50, 1e-9);
+  Cost uneven = even;
+  uneven.blocks = 11;  // one SM has 2 of 11
+  EXPECT_NEAR(us("issued", uneven), 100 * 20.0 / 11, 1e-9);
+  EXPECT_NEAR(us("alone", uneven), 2 * 1000.0 / 11, 1e-9);  // rounds of one block
+  const Cost spread{.issued = 256e3};
+  EXPECT_NEAR(us("issued", spread), 100, 1e-9);
+  EXPECT_NEAR(us("rounds", spread), 0, 1e-9);
+}
+
+TEST_F(GpuCostModel, EachTypeHasItsPeak) {
+  const Cost cost{.issued = 256e3, .tensor_cores = true};
+  EXPECT_NEAR(us("issued", cost), 50, 1e-9);
+  EXPECT_NEAR(us("issued", cost, DType::bf16), 25, 1e-9);
+  EXPECT_NEAR(us("issued", cost, DType::i8), 12.5, 1e-9);
+}
+
+TEST_F(GpuCostModel, BytesBeyondL2AreApart) {
+  EXPECT_NEAR(us("bytes_in_l2", {.bytes = 4e5}), 400, 1e-9);
+  EXPECT_NEAR(us("bytes", {.bytes = 4e5}), 0, 1e-9);
+  EXPECT_NEAR(us("bytes", {.bytes = 2e6}), 2000, 1e-9);
+  EXPECT_NEAR(us("pass_bytes", {.pass_bytes = 2e6}), 2000, 1e-9);
+}
+
+TEST_F(GpuCostModel, PreparedWeightsTakeNoTime) {
+  const Cost cost{.launches = 2, .prepared_bytes = 1e6, .prepare_launches = 3};
+  EXPECT_NEAR(us("launches", cost, DType::f32, true), 10, 1e-9);
+  EXPECT_NEAR(us("prepared_bytes", cost), 1000, 1e-9);
+  EXPECT_NEAR(us("prepare_launches", cost), 15, 1e-9);
+  EXPECT_NEAR(us("prepared_bytes", cost, DType::f32, true), 0, 1e-9);
+  EXPECT_NEAR(us("prepare_launches", cost, DType::f32, true), 0, 1e-9);
+}
+
+TEST_F(GpuCostModel, WaitsWorkAndTrafficOverlap) {
+  Coefficients terms{}, ones{};
+  ones.fill(1);
+  terms[0] = 3;    // rounds
+  terms[5] = 4;    // issued
+  terms[11] = 12;  // bytes_in_l2
+  terms[15] = 10;  // launches
+  EXPECT_NEAR(combined_seconds(DeviceType::cuda, terms, ones), 13 + 10, 1e-9);
+  // Weighted with the coefficients, the derivatives add up to the estimate.
+  const Coefficients slopes = seconds_gradient(DeviceType::cuda, terms, ones);
+  double sum = 0;
+  for (const double slope : slopes) sum += slope;
+  EXPECT_NEAR(sum, 23, 1e-9);
+  Coefficients more = ones;
+  more[5] += 1e-6;
+  EXPECT_NEAR((combined_seconds(DeviceType::cuda, terms, more) - 23) / 1e-6, slopes[5], 1e-5);
+}
+
+TEST(Schedules, TheCheapestIsFound) {
+  Cheapest<int> best(kKey, DeviceType::cpu, DType::f32);
+  EXPECT_EQ(best.found(), 0);
+  EXPECT_TRUE(best.offer(1, {.issued = 3e6}));
+  EXPECT_TRUE(best.offer(2, {.issued = 1e6}));
+  EXPECT_FALSE(best.offer(3, {.issued = 2e6}));
+  EXPECT_EQ(best.found(), 2);
+}
+
+TEST(Schedules, ExplorationTriesOthersAndRepeatsItself) {
+  const auto choose = [] {
+    Cheapest<int> best(kKey, DeviceType::cpu, DType::f32);
+    for (int i = 1; i <= 8; ++i) best.offer(i, {.issued = 1e6 + i});
+    return best.found();
+  };
+  EXPECT_EQ(choose(), 1);
+  std::set<int> found;
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    const ExploreSchedules other(seed);
+    const std::uint64_t state = cost_state();
+    found.insert(choose());
+    EXPECT_EQ(choose(), choose());
+    EXPECT_EQ(cost_state(), state);
+  }
+  EXPECT_GT(found.size(), 4u);
+  EXPECT_EQ(choose(), 1);
+}
+
 // A kernel without an entry would be estimated at the peak, and chosen.
 TEST_F(CostModel, EveryAlgorithmOfTheCpuHasAnEstimateInTheGenericTable) {
   const DeviceTable& generic = device_tables().at("generic");
@@ -156,9 +278,13 @@ TEST_F(CostModel, EveryAlgorithmOfTheCpuHasAnEstimateInTheGenericTable) {
 
 TEST_F(CostModel, AKernelThatATableLacksTakesTheNearestEntry) {
   use_device_table("generic", DeviceType::cpu);
-  const Coefficients direct = coefficients_of({"conv2d", "direct", Direction::forward}, "", DeviceType::cpu);
-  EXPECT_EQ(coefficients_of({"conv2d", "direct", Direction::forward}, "a new schedule", DeviceType::cpu), direct);
-  EXPECT_EQ(coefficients_of({"conv2d", "nobody", Direction::forward}, "", DeviceType::cpu), kDefaultOfCpu);
+  const Coefficients direct =
+      coefficients_of({"conv2d", "direct", Direction::forward}, "", DeviceType::cpu);
+  EXPECT_EQ(
+      coefficients_of({"conv2d", "direct", Direction::forward}, "a new schedule", DeviceType::cpu),
+      direct);
+  EXPECT_EQ(coefficients_of({"conv2d", "nobody", Direction::forward}, "", DeviceType::cpu),
+            kDefaultOfCpu);
 }
 
 TEST_F(CostModel, EveryShippedTableIsSound) {

@@ -37,7 +37,7 @@
 #include "framework/cuda/carveout.cuh"
 #include "layers/conv2d/algorithm.h"
 #include "layers/conv2d/cluster_gemm/cuda/cluster_gemm_kernel.cuh"
-#include "layers/conv2d/shared/cuda/kept_plans.h"
+#include "layers/conv2d/shared/kept_plans.h"
 
 namespace convscope {
 namespace {

@@ -32,7 +32,7 @@
 //            exact on integers below 2^24
 // Backward   dx assigned; dw assigned or added to (its sums start from dw)
 // Choices    kPanelFloats 64 Ki: a panel has 256 KiB, and shares L2 with one block of weights.
-//            kTransposeFmas: storing a channel tile transposed takes the time of 30 (c, r, s).
+//            Lanes hold pixels where full vectors of pixels and no transposition are faster.
 //            kSlices 16: enough work for the threads when there are few output channels
 // Source     E. Georganas et al.: Anatomy of High-Performance Deep Learning Convolutions on SIMD
 //            Architectures, SC 2018, arXiv 1808.05567; here without JIT and for NCHW images
@@ -49,6 +49,7 @@
 #include "layers/conv2d/counts.h"
 #include "layers/conv2d/direct/cpu/direct_plan.h"
 #include "layers/conv2d/shared/data_pass.h"
+#include "layers/conv2d/shared/kept_plans.h"
 #include "layers/conv2d/shared/tiles.h"
 #include "layers/dispatch/limits/workspace_limit.h"
 
@@ -382,8 +383,7 @@ void for_each_width(const DirectTiling& pass, const Visit& visit) {
 
 // Counts of the two kinds of tiles. A row of `out` that is divided into classes has as many columns
 // as all classes together, and each class uses its share of the taps.
-Conv2dCost data_cost(const Conv2dProblem& z, Direction direction) {
-  const DirectTiling pass(z, direction);
+Conv2dCost data_cost(const Conv2dProblem& z, const DirectTiling& pass) {
   const TileKernels& kernels = tile_kernels.get();
   const double rows = number(z.n * z.groups * pass.out_h);
   const double sums = number(pass.depth * pass.taps) /
@@ -450,7 +450,8 @@ Conv2dCost dw_cost(const Conv2dProblem& z) {
 }
 
 Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
-  return direction == Direction::backward_weight ? dw_cost(z) : data_cost(z, direction);
+  return direction == Direction::backward_weight ? dw_cost(z)
+                                                 : data_cost(z, DirectTiling(z, direction));
 }
 
 std::size_t workspace_bytes(const Conv2dProblem& problem, Direction direction) {
@@ -486,5 +487,18 @@ const Conv2dAlgorithm kAlgorithm{
 };
 
 }  // namespace
+
+bool direct::has_pixels_in_lanes(const Conv2dProblem& z, Direction direction) {
+  if (tile_kernels.get().lanes == 1) return false;
+  static KeptPlans<bool> kept;
+  return *kept.get(z, direction, [&] {
+    Cheapest<bool> best({"conv2d", "direct", direction}, DeviceType::cpu, z.dtype);
+    for (const bool pixels : {false, true}) {
+      best.offer(pixels, data_cost(z, DirectTiling(z, direction, pixels)));
+    }
+    return best.found();
+  });
+}
+
 }  // namespace convscope
 CONVSCOPE_CONV2D_ALGORITHM(convscope::kAlgorithm)

@@ -16,7 +16,6 @@ using Index = std::int64_t;
 inline constexpr Index kPanelFloats = 64 * 1024;
 inline constexpr Index kMaxTaps = 1024;
 inline constexpr Index kSlices = 16;
-inline constexpr double kTransposeFmas = 30;
 
 // Avoids multiples of 1 KiB, so that a panel's channels use all cache sets.
 inline Index spread(Index floats) { return floats % 256 == 0 ? floats + 16 : floats; }
@@ -31,11 +30,17 @@ inline Conv2dProblem with_short_strides(Conv2dProblem z) {
   return z;
 }
 
+// Returns whether the lanes of a register tile hold neighbouring pixels of one channel, and not
+// channels of one pixel: what the cost model expects to be faster (direct_cpu.cpp).
+bool has_pixels_in_lanes(const Conv2dProblem& z, Direction direction);
+
 // The sizes of a pass. In forward, `in` is x and `out` is y; in backward_data, `in` is dy and `out`
 // is dx. Columns of `out` are split into `classes`, in dx by the residue modulo stride_w.
 // Neighbouring columns of one class read neighbouring columns of `in`.
 struct DirectTiling {
   DirectTiling(const Conv2dProblem& problem, Direction direction)
+      : DirectTiling(problem, direction, has_pixels_in_lanes(problem, direction)) {}
+  DirectTiling(const Conv2dProblem& problem, Direction direction, bool pixels_in_lanes)
       : z(with_short_strides(problem)),
         forward(direction == Direction::forward),
         depth(forward ? z.c_per_group() : z.k_per_group()),
@@ -47,7 +52,8 @@ struct DirectTiling {
         out_w(forward ? z.q() : z.w),
         classes(forward ? 1 : z.stride_w),
         phases(forward ? z.stride_w : 1),
-        class_w(ceil_div(out_w, classes)) {
+        class_w(ceil_div(out_w, classes)),
+        by_pixels(pixels_in_lanes) {
     const Index reach = (z.s - 1) * z.dilation_w;
     if (forward) {
       left = z.pad_left;
@@ -58,13 +64,6 @@ struct DirectTiling {
     }
     const TileKernels& kernels = tile_kernels.get();
     lanes = kernels.lanes;
-    const double sums = static_cast<double>(depth * taps) /
-                        (forward ? 1.0 : static_cast<double>(z.stride_h * z.stride_w));
-    channel_share = static_cast<double>(channels) / static_cast<double>(round_up(channels, lanes)) *
-                    sums / (sums + kTransposeFmas);
-    pixel_share =
-        0.9 * static_cast<double>(class_w) / static_cast<double>(round_up(class_w, lanes));
-    by_pixels = lanes > 1 && pixel_share > channel_share;
     row_step = phases * columns;
     row_count = fitting_rows();
     channel_step = spread(in_rows(row_count) * row_step);
@@ -137,7 +136,6 @@ struct DirectTiling {
   Index left = 0, columns = 0;  // of a row of a panel
   Index lanes = 0, row_step = 0, row_count = 0, channel_step = 0, row_blocks = 0;
   Index blocks = 0, splits = 1;  // of output channels
-  double channel_share = 1, pixel_share = 1;
   bool by_pixels = false;
 };
 

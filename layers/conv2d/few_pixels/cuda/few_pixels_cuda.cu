@@ -48,7 +48,7 @@
 #include "layers/conv2d/few_pixels/cuda/few_pixels_plan.h"
 #include "layers/conv2d/few_pixels/cuda/few_pixels_weight.cuh"
 #include "layers/conv2d/shared/cuda/device_time.cuh"
-#include "layers/conv2d/shared/cuda/kept_plans.h"
+#include "layers/conv2d/shared/kept_plans.h"
 
 namespace convscope {
 namespace {

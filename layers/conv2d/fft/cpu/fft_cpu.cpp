@@ -42,8 +42,8 @@
 //            integers. A NaN spreads over its tile.
 // Backward   dx = F^-1 [ sum over k of F(dy) . F(w) ], whose valid outputs begin at R - 1, S - 1;
 //            dw = F^-1 [ sum over tiles of F(x) . conj F(dy) ] [0:R, 0:S], assigned or added to
-// Choices    lengths 12 16 20 24 32 48 64 along each axis; the pair with the fewest operations is
-//            chosen (fft_plan.h). A block's H + G = 4 MiB of L3, at least 27 tiles
+// Choices    lengths 12 16 20 24 32 48 64 along each axis; the pair with the lowest estimate is
+//            chosen (lengths_of). A block's H + G = 4 MiB of L3, at least 27 tiles
 // Source     M. Mathieu, M. Henaff, Y. LeCun: Fast Training of Convolutional Networks through FFTs,
 //            2014, arXiv 1312.5851; N. Vasilache et al. 2015, arXiv 1412.7580 (tiles); J. Cooley,
 //            J. Tukey 1965; three products: Gauss, in Knuth, The Art of Computer Programming 4.6.4.
@@ -55,6 +55,7 @@
 #include "layers/conv2d/algorithm.h"
 #include "layers/conv2d/fft/cpu/fft_depthwise.h"
 #include "layers/conv2d/fft/cpu/fft_plan.h"
+#include "layers/conv2d/shared/kept_plans.h"
 
 namespace convscope {
 
@@ -534,18 +535,21 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction) {
   return {};
 }
 
-Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
-  const FftTiling plan(z, direction);
+Conv2dCost counts_of(const FftTiling& plan) {
   const fft::FftCounts n = plan.counts();
   return {.flops = plan.flops(),
-          .bytes = z.nominal_bytes(),
+          .bytes = plan.z.nominal_bytes(),
           .issued = n.products,
           .transposed = n.pixels,
           .transformed = n.transforms,
           .cached = n.spectra * sizeof(float),
           .prepared = n.weights,
-          .regions = number(3 * plan.blocks * (plan.depthwise ? 1 : z.groups)),
+          .regions = number(3 * plan.blocks * (plan.depthwise ? 1 : plan.z.groups)),
           .schedule = plan.depthwise ? "depthwise" : ""};
+}
+
+Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
+  return counts_of(FftTiling(z, direction));
 }
 
 std::size_t workspace_bytes(const Conv2dProblem& z, Direction direction) {
@@ -576,5 +580,22 @@ const Conv2dAlgorithm kAlgorithm{
 };
 
 }  // namespace
+
+fft::FftLengths fft::lengths_of(const Conv2dProblem& z, Direction direction) {
+  static KeptPlans<FftLengths> kept;
+  return *kept.get(z, direction, [&] {
+    Cheapest<FftLengths> best({"conv2d", "fft", direction}, DeviceType::cpu, z.dtype);
+    for (int down = 0; down < kFftLengthCount; ++down) {
+      if (kFftLengths[down] < z.r) continue;
+      for (int across = 0; across < kFftLengthCount; ++across) {
+        if (kFftLengths[across] < z.s) continue;
+        const FftLengths lengths{down, across};
+        best.offer(lengths, counts_of(FftTiling(z, direction, lengths)));
+      }
+    }
+    return best.found();
+  });
+}
+
 }  // namespace convscope
 CONVSCOPE_CONV2D_ALGORITHM(convscope::kAlgorithm)

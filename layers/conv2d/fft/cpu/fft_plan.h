@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "framework/int_math.h"
 #include "framework/memory/memory.h"
@@ -34,21 +33,6 @@ struct Axis {
   Index length, count, out, in;
 };
 
-// Measured costs in units of one vector FMA. kFftOperations is a complex transform with its loads
-// and stores, kPixelOperations moving a pixel into its lane. The next two are moving a vector of a
-// spectrum, and kPointOperations is a point of a product without a sum. The estimate for depthwise
-// is the sum of these costs divided by kDepthwiseShare. Products with a sum over channels reach
-// kProductShare of the peak.
-inline constexpr double kFftOperations[kFftLengthCount] = {170, 230, 320, 390, 560, 900, 1250};
-inline constexpr double kPixelOperations = 5;
-inline constexpr double kSpectrumOperations = 4;      // from L2
-inline constexpr double kFarSpectrumOperations = 14;  // from L3, when other data use it as well
-inline constexpr double kFarFloats = 2.5e6;           // 10 MB; for twice as many the cost doubles
-inline constexpr double kPointOperations = 3;
-inline constexpr double kDepthwiseShare = 0.7;
-inline constexpr double kProductShare = 0.92;
-inline constexpr double kGradientShare = 0.78;  // share of the peak in backward_weight
-
 // FLOPs of the products and of the transforms; pixels moved into lanes; floats of spectra that are
 // written and read; floats of prepared kernels.
 struct FftCounts {
@@ -58,8 +42,17 @@ struct FftCounts {
 // The sizes of one group. In forward, `in` is x and `out` is y. In backward_data, `in` is dy and
 // `out` is dx. Both sum over `depth` channels, and the result has `channels`. In backward_weight,
 // `in` is x (`depth` channels), `out` is dy (`channels`), and the result is the kernels.
+// The transforms' lengths down and across an image, as indices into kFftLengths.
+struct FftLengths {
+  int down = kFftLengthCount - 1, across = kFftLengthCount - 1;
+};
+// Returns the lengths that the cost model expects to be fastest (fft_cpu.cpp).
+FftLengths lengths_of(const Conv2dProblem& z, Direction direction);
+
 struct FftTiling {
   FftTiling(const Conv2dProblem& problem, Direction direction)
+      : FftTiling(problem, direction, lengths_of(problem, direction)) {}
+  FftTiling(const Conv2dProblem& problem, Direction direction, const FftLengths& lengths)
       : z(problem),
         forward(direction != Direction::backward_data),
         depthwise(z.groups > 1 && z.c_per_group() == 1 && z.k_per_group() == 1),
@@ -79,22 +72,8 @@ struct FftTiling {
         depth_blocks(ceil_div(depth, lanes)),
         channel_blocks(ceil_div(channels, lanes)),
         for_dw(direction == Direction::backward_weight),
-        rows(kFftLengthCount - 1, z.r, out_h),
-        columns(kFftLengthCount - 1, z.s, out_w) {
-    operations = std::numeric_limits<double>::infinity();
-    for (int i = 0; i < kFftLengthCount; ++i) {
-      if (kFftLengths[i] < z.r) continue;
-      const Axis down(i, z.r, out_h);
-      for (int j = 0; j < kFftLengthCount; ++j) {
-        if (kFftLengths[j] < z.s) continue;
-        const Axis across(j, z.s, out_w);
-        const double needed = operations_of(down, across);
-        if (needed >= operations) continue;
-        operations = needed;
-        rows = down;
-        columns = across;
-      }
-    }
+        rows(lengths.down, z.r, out_h),
+        columns(lengths.across, z.s, out_w) {
     blocks = blocks_of(rows, columns);
     block_tiles = ceil_div(tiles(), blocks);
   }
@@ -188,7 +167,6 @@ struct FftTiling {
   Index lanes, depth_blocks, channel_blocks;
   bool for_dw;
   Axis rows, columns;
-  double operations = 0;  // time of the whole problem in units of one vector FMA
   Index block_tiles = 1, blocks = 0;
 
  private:
@@ -203,37 +181,6 @@ struct FftTiling {
           points(tiles * static_cast<double>(down.length * across.length)) {}
     double tiles, rows, columns, points;
   };
-
-  double operations_of(const Axis& down, const Axis& across) const {
-    const auto number = [](Index value) { return static_cast<double>(value); };
-    const Counts n(*this, down, across);
-    const double row = kFftOperations[across.kernels] / 2;
-    const double column = kFftOperations[down.kernels] * number(across.length) / 2;
-    const double pixel_row = kPixelOperations * number(across.in);
-    const double columns_of_data = n.tiles * number(depth_blocks + channel_blocks) * column;
-    // AVX2 and scalar code have 16 registers, so transforms and products spill more (measured).
-    const double registers = lanes == 16 ? 1.0 : lanes == 8 ? 1.6 : 2.0;
-    if (depthwise) {
-      return registers *
-             (n.rows * (row + pixel_row) + columns_of_data +
-              kPointOperations * n.points * number(channel_blocks)) /
-             kDepthwiseShare;
-    }
-    const double weights = number(depth_padded() * channel_blocks);
-    const double floats = number(tiles_with(down, across) * tile_floats(down, across)) +
-                          weights * number(z.r * across.length * lanes);
-    const double far = std::min(2.0, floats / kFarFloats);
-    const double vector =  // cost of a row's spectrum: transform and inverse
-        2 * number(across.length) *
-        (kSpectrumOperations + far * (kFarSpectrumOperations - kSpectrumOperations));
-    const double transforms = n.rows * (row + pixel_row + vector) + columns_of_data;
-    const double kernels =
-        weights * (number(z.r) * (row + number(z.s) * kPixelOperations) +
-                   number(blocks_of(down, across)) * (column + number(z.r) * vector / 2));
-    const double products = 1.5 * n.points * weights;
-    return number(z.groups) *
-           (transforms + kernels + products / (for_dw ? kGradientShare : kProductShare));
-  }
 
   Index tile_floats(const Axis& down, const Axis& across) const {
     return (depth_blocks * down.in + channel_blocks * down.out) * across.length * lanes;

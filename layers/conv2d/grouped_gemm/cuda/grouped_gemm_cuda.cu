@@ -40,7 +40,7 @@
 #include "layers/conv2d/grouped_gemm/cuda/grouped_gemm_gather.cuh"
 #include "layers/conv2d/grouped_gemm/cuda/grouped_gemm_weight.cuh"
 #include "layers/conv2d/shared/cuda/device_time.cuh"
-#include "layers/conv2d/shared/cuda/kept_plans.h"
+#include "layers/conv2d/shared/kept_plans.h"
 
 namespace convscope {
 namespace {

@@ -62,7 +62,7 @@
 #include "layers/conv2d/algorithm.h"
 #include "layers/conv2d/implicit_gemm_tma/cuda/implicit_gemm_tma_run.h"
 #include "layers/conv2d/shared/cuda/device_time.cuh"
-#include "layers/conv2d/shared/cuda/kept_plans.h"
+#include "layers/conv2d/shared/kept_plans.h"
 #include "layers/conv2d/shared/cuda/reads_f32.h"
 #include "layers/plan/forward_moments.h"
 

@@ -56,7 +56,7 @@
 #include "layers/conv2d/implicit_gemm_tma/cuda/implicit_gemm_tma_run.h"
 #include "layers/conv2d/shared/cuda/device_time.cuh"
 #include "layers/conv2d/shared/cuda/half_pack_launch.cuh"
-#include "layers/conv2d/shared/cuda/kept_plans.h"
+#include "layers/conv2d/shared/kept_plans.h"
 
 namespace convscope {
 namespace implicit_gemm_tma {
