@@ -2,6 +2,7 @@
 // choose.cpp: the choice among the schedules of one algorithm.
 #include "layers/dispatch/cost/choose.h"
 
+#include <algorithm>
 #include <atomic>
 #include <mutex>
 #include <set>
@@ -51,10 +52,19 @@ std::uint64_t cost_state() {
   return mixed(seed_now) + (device_table_changes() << 8) + isa;
 }
 
-double exploration_factor(std::uint64_t place) {
-  const std::uint64_t seed = seed_now;
-  if (seed == 0) return 1;
-  return 1 + 3 * static_cast<double>(mixed(mixed(seed) + place) >> 11) * 0x1p-53;
+std::uint64_t exploration_seed() { return seed_now; }
+
+std::size_t explored(std::uint64_t seed, const std::vector<double>& seconds) {
+  const double most = *std::ranges::min_element(seconds) * (seed % 3 == 0 ? 1.2 : 3);
+  std::size_t chosen = 0;
+  std::uint64_t least = std::numeric_limits<std::uint64_t>::max();
+  for (std::size_t i = 0; i < seconds.size(); ++i) {
+    const std::uint64_t draw = mixed(mixed(seed) + i);
+    if (seconds[i] > most || draw >= least) continue;
+    least = draw;
+    chosen = i;
+  }
+  return chosen;
 }
 
 const char* schedule_name(const std::string& text) {

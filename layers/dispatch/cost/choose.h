@@ -7,6 +7,7 @@
 //   return best.found();
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <string>
@@ -33,9 +34,9 @@ class CONVSCOPE_API CostModel {
 };
 
 // Schedules that estimates do not favour are never run, so `convscope tune` could not learn their
-// times. While a seed is set, each estimate is multiplied by a random number between 1 and 4. The
-// number depends only on the seed and on the place of the schedule among those that are offered, so
-// all functions of an algorithm choose the same schedule.
+// times. While a seed is set, a random one is chosen of those whose estimate is at most 1.2 or 3
+// times the lowest. It depends only on the seed and on the schedules that are offered, so all
+// functions of an algorithm choose the same one.
 class CONVSCOPE_API ExploreSchedules {
  public:
   explicit ExploreSchedules(std::uint64_t seed);
@@ -46,8 +47,10 @@ class CONVSCOPE_API ExploreSchedules {
 // Returns a number that changes with the seed and with the table in use. A cache of schedules has it
 // in its keys.
 CONVSCOPE_API std::uint64_t cost_state();
-// Returns a number between 1 and 4, or 1 without a seed.
-CONVSCOPE_API double exploration_factor(std::uint64_t place);
+// Returns 0 without a seed.
+CONVSCOPE_API std::uint64_t exploration_seed();
+// Returns the index of the schedule that a seed chooses, by their estimates.
+CONVSCOPE_API std::size_t explored(std::uint64_t seed, const std::vector<double>& seconds);
 
 // Estimates the schedules of one kernel by their costs.
 class CONVSCOPE_API ScheduleModels {
@@ -69,22 +72,28 @@ class Cheapest {
   Cheapest(const CostKey& key, DeviceType device, DType operand_type)
       : models_(key, device, operand_type) {}
 
-  // Keeps the schedule if no cheaper one was offered. Returns whether it is kept.
-  bool offer(const Schedule& schedule, const Cost& cost) {
-    const double seconds = models_.seconds(cost) * exploration_factor(++offered_);
-    if (seconds >= least_) return false;
-    least_ = seconds;
-    found_ = schedule;
-    return true;
+  void offer(const Schedule& schedule, const Cost& cost) {
+    const double seconds = models_.seconds(cost);
+    if (seed_ != 0) {
+      offered_.push_back(schedule);
+      estimates_.push_back(seconds);
+    } else if (seconds < least_) {
+      least_ = seconds;
+      found_ = schedule;
+    }
   }
-  // The cheapest, or a default one where none was offered.
-  const Schedule& found() const { return found_; }
+  // Returns the cheapest schedule, or a default one where none was offered.
+  Schedule found() const {
+    return seed_ != 0 && !offered_.empty() ? offered_[explored(seed_, estimates_)] : found_;
+  }
 
  private:
   ScheduleModels models_;
   Schedule found_ = {};
   double least_ = std::numeric_limits<double>::infinity();
-  std::uint64_t offered_ = 0;
+  std::uint64_t seed_ = exploration_seed();
+  std::vector<Schedule> offered_;  // while schedules are explored
+  std::vector<double> estimates_;
 };
 
 // Returns a text that lives as long as the process, for Cost::schedule. Equal texts are stored once.
