@@ -34,7 +34,7 @@ inline Operands operands_of(const Conv2dProblem& z) {
                                     : Operands::f32;
 }
 
-// Tensor cores need rows aligned to 16 bytes, and cuBLAS has other kernels for other rows.
+// Returns the kernel. Tensor cores need rows aligned to 16 bytes; other rows have other kernels.
 inline const char* schedule_of(const Products& z, Operands type) {
   if (z.m == 1 || z.n == 1) return type == Operands::half ? "half vector" : "vector";
   if (type == Operands::f32) return "f32";
@@ -72,7 +72,7 @@ inline Tiles tiles_of(const Products& z, int multiprocessors) {
   return tiles;
 }
 
-// Returns the counts of the products alone, executed `calls` times one after another: `issued`,
+// Returns the counts of only the products, executed `calls` times one after another: `issued`,
 // `cached`, the grid, the bytes of parts and the launches. A caller adds its other counts.
 inline Cost counts_of(const Products& z, Operands type, int multiprocessors, double calls = 1) {
   const bool vector = z.m == 1 || z.n == 1;
