@@ -7,11 +7,14 @@
 
 namespace convscope {
 
-// Adds two kernels: one reads f32 and finds the largest magnitude, one reads f32 again and writes
-// fp16. `elements` are those of one image, or of two that the same kernels treat.
-inline void add_half_operands(Cost& cost, double elements, double sign = 1) {
-  cost.pass_bytes += sign * (2 * sizeof(float) + 2) * elements;
-  cost.launches += sign * 2;
+// Two kernels: one reads f32 and finds the largest magnitude, one reads f32 again and writes fp16.
+inline constexpr double kHalfOperandsBytes = 2 * sizeof(float) + 2;  // for each stored element
+inline constexpr double kHalfOperandsLaunches = 2;
+
+// Adds the passes over `elements` of one image, or of two that the same kernels treat.
+inline void add_half_operands(Cost& cost, double elements) {
+  cost.pass_bytes += kHalfOperandsBytes * elements;
+  cost.launches += kHalfOperandsLaunches;
 }
 
 }  // namespace convscope

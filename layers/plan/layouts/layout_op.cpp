@@ -86,9 +86,9 @@ double conversion_ms(const Graph& graph, ValueId value, ActivationLayout layout)
 
 double operands_ms(const Graph& graph, ValueId value) {
   const Shape stored = stored_shape(graph.shape(value), ActivationLayout::nhwc);
-  Cost cost{.launches = 0};
-  add_half_operands(cost, static_cast<double>(stored.numel()));
-  return estimated_ms(cost, graph.device().type, DType::f32);
+  return estimated_ms({.bytes = kHalfOperandsBytes * static_cast<double>(stored.numel()),
+                       .launches = kHalfOperandsLaunches},
+                      graph.device().type, DType::f32);
 }
 
 bool has_one_order(const Shape& images, ActivationLayout layout) {

@@ -56,8 +56,8 @@ struct GatherPlan {
   int row_tiles = 0, column_tiles = 0;  // row tiles of all phases; column tiles of the channels
   int most_splits = 1;                  // patches of the tile with the fewest
   std::size_t shared_bytes = 0;
-  Cost cost;     // with the operands and the packed weights given
-  TapSets taps;  // tiles are filled in
+  Cost cost = {};     // with the operands and the packed weights given
+  TapSets taps = {};  // tiles are filled in
 };
 CONVSCOPE_API GatherPlan plan_gather(const Conv2dProblem& problem, Direction direction,
                                      const Machine& machine, bool from_f32 = false);
@@ -111,8 +111,8 @@ struct TmaWeightTiling {
   int store_pitch = 0;  // if direct: elements of an output channel in shared memory
   int sum_width = 8;    // input channels of one k that a block of the last pass sums
   std::size_t shared_bytes = 0;
-  Cost cost;  // with the operands given
-  TapSets taps;
+  Cost cost = {};  // with the operands given
+  TapSets taps = {};
 };
 CONVSCOPE_API TmaWeightTiling plan_weight(const Conv2dProblem& problem, const Machine& machine);
 // Plans f32 in full precision, as high and low parts.
