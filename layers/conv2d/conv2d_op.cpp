@@ -12,7 +12,6 @@
 #include "layers/conv2d/shared/cuda/reads_f32.h"
 #include "layers/dispatch/half_problem.h"
 #include "layers/dispatch/layout/half_operands.h"
-#include "layers/dispatch/layout/half_operands_cost.h"
 #include "layers/plan/fused_relu.h"
 #include "layers/plan/half_operand_calls.h"
 #include "layers/plan/sparse_form.h"
@@ -91,28 +90,6 @@ OperandViews Conv2dOp::views(Emitter& emitter) const {
   if (residual_at_ > 0) out.residual = meaning(graph.desc(residual()).quantization);
   return out;
 }
-
-namespace {
-
-// Returns the time that a call takes less if fp16 operands of its images are given.
-double operands_of_call_ms(const Conv2dAlgorithm& algorithm, const Conv2dProblem& problem,
-                           Direction direction) {
-  const auto stored = [&](const Shape& images) {
-    return number(stored_shape(images, ActivationLayout::nhwc).numel());
-  };
-  const Cost alone = algorithm.cost(problem, direction);
-  Cost with_passes = alone;
-  add_half_operands(with_passes,
-                    (direction == Direction::backward_data ? 0 : stored(problem.x_shape())) +
-                        (direction == Direction::forward ? 0 : stored(problem.y_shape())));
-  const auto ms = [&](const Cost& cost) {
-    return estimated_ms(cost_key_of(algorithm, direction), cost, algorithm.device,
-                        operand_type_of(problem));
-  };
-  return ms(with_passes) - ms(alone);  // passes add to the time
-}
-
-}  // namespace
 
 std::optional<Format> Conv2dOp::format(const Graph& graph, ActivationLayout layout) const {
   // The layout of y in f32; a kernel on codes reads x in its own layout.

@@ -79,9 +79,9 @@ TEST_F(TransformsOnCuda, TilesAtAllEndsOfWinogradStayF32Grade) {
   expect_f32_grade("winograd_f4x3", "n=1,c=256,h=3,w=5,k=256,r=3,s=3,pad=1");
 }
 
-// Runs every compiled tile of the matrix products, for more and fewer than 64 rows and columns, sums in one accumulator and in two, and dw in several partial sums. Tensor cores
-// truncate sums, while the emulation rounds. Without the products of the low fp16 parts, the error
-// would be 1e-3.
+// Runs every compiled tile of the matrix products, for more and fewer than 64 rows and columns,
+// sums in one accumulator and in two, and dw in several partial sums. Tensor cores truncate sums,
+// while the emulation rounds. Without the products of the low fp16 parts, the error would be 1e-3.
 TEST_F(TransformsOnCuda, Fp16x3WinogradStaysF32Grade) {
   for (const char* text :
        {"n=1,c=300,h=8,w=8,k=8,r=3,s=3,pad=1", "n=1,c=70,h=12,w=8,k=140,r=3,s=3,pad=1",
@@ -92,8 +92,8 @@ TEST_F(TransformsOnCuda, Fp16x3WinogradStaysF32Grade) {
   }
 }
 
-// Cases, each with transforms of every length that is long enough: many small tiles, one tile whose padding wraps around, tiles of 64 with an 11x11 kernel,
-// dilation.
+// Cases, each with transforms of every length that is long enough: many small tiles, one tile whose
+// padding wraps around, tiles of 64 with an 11x11 kernel, dilation.
 TEST_F(TransformsOnCuda, FourierTilesOfEveryLength) {
   for (const char* text :
        {"n=2,c=3,h=13,w=13,k=5,r=3,s=3,pad=1", "n=1,c=2,h=40,w=29,k=3,r=5,s=4,pad=3x2",

@@ -236,7 +236,7 @@ inline double copies_of(int positions, int rows, int threads) {
   return ceil_div(by.positions, by.lanes) * (ceil_div(rows, by.groups) + kPositionWork);
 }
 
-// The kernel: rows (in units of 16) and fragments of a warp.
+// Returns the kernel: rows (in units of 16) and fragments of a warp.
 inline const char* schedule_of(const Instance& instance) {
   constexpr const char* kNames[2][2] = {{"1x4", "1x9"}, {"2x4", "2x9"}};
   return kNames[instance.row_tiles - 1][instance.fragments == 4 ? 0 : 1];

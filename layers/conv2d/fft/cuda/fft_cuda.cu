@@ -125,8 +125,8 @@ struct FftCudaTiling {
   }
 };
 
-// Counts the products, which read two sets of spectra and write the third, and the transforms before
-// and after them. Transforms of each length are kernels of their own.
+// Counts the products, which read two sets of spectra and write the third, and the transforms
+// before and after them. Each length has its own kernels.
 Cost counts_of(const FftCudaTiling& plan) {
   const Conv2dProblem& z = plan.z;
   const double f = number(plan.points()), tiles = number(z.n * plan.tiles());

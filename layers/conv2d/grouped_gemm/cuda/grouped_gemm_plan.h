@@ -258,8 +258,8 @@ inline int slot_count(const GroupedGemmParams& z, int slots) { return z.steps() 
 // Returns the bytes that memory transfers when `bytes` of a pixel are read. Memory transfers whole
 // sectors of 32 bytes, and a pixel may begin inside a sector.
 constexpr double sectors(int bytes) { return bytes % 32 == 0 ? bytes : round_up(bytes, 32) + 16; }
-// Returns how many copies of a warp move `lines` rows of `pixels` pixels, each with `pieces` 16-byte
-// units. Pixels that are `step` apart are copied together.
+// Returns how many copies of a warp move `lines` rows of `pixels` pixels, each with `pieces` units
+// of 16 bytes. Pixels that are `step` apart are copied together.
 inline double warp_copies(int lines, int pixels, int step, int pieces) {
   return number(lines) * step * ceil_div(ceil_div(pixels, step), 32 / pieces);
 }
@@ -268,7 +268,7 @@ inline double sector_bytes(const Conv2dProblem& z, int in_row, int out_row) {
   return z.nominal_bytes() * std::max(sectors(in_row) / in_row, sectors(out_row) / out_row);
 }
 
-// The kernel: its type, octets of y and bundles at once.
+// Returns the kernel: its type, octets of y and bundles at once.
 inline const char* schedule_of(const GatherPlan& plan, bool f32) {
   constexpr const char* kNames[2][4][3] = {
       {{"", "half 1x2", "half 1x4"}, {"half 2x1", "half 2x2", ""}, {"half 3x1"}, {"half 4x1"}},
@@ -358,7 +358,7 @@ struct GroupedWeightTiling {
 
 inline constexpr int kMaxParts = 512;
 
-// The kernel: its type and octets of dy at once.
+// Returns the kernel: its type and octets of dy at once.
 inline const char* schedule_of(const GroupedWeightTiling& plan, bool f32) {
   constexpr const char* kNames[2][4] = {{"half 1", "half 2", "half 3", "half 4"},
                                         {"tf32 1", "tf32 2", "tf32 3", "tf32 4"}};
@@ -388,7 +388,7 @@ void visit_weight_plans(const Conv2dProblem& z, const Machine& machine, const Vi
     if (plan.jobs > kMaxWarps || 2 * stage + 4 * depth > machine.shared_bytes) return;
     plan.stage_bytes = static_cast<int>(stage);
     const int lines = s.tile_images * s.patch_h;
-    // Of one tile.
+    // The work of one tile.
     const double products =
         2.0 * depth * plan.jobs * kChunkSteps * 2 * kOctet * plan.at_once * kOctet;
     const double loads = lines * s.patch_w * sectors(row) + number(s.positions) * sectors(dy_row);

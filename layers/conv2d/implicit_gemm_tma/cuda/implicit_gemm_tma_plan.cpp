@@ -405,7 +405,7 @@ struct WeightSearch {
     }
   }
 
-  // Returns false if even all work of `plan`, spread evenly over the SMs, takes longer than the best
+  // Returns false if all work of `plan`, spread evenly over the SMs, takes longer than the best
   // tiling so far.
   bool may_win(TmaWeightTiling& plan, int taps, bool fits) {
     const auto lower_bound_wins = [&](bool direct) {

@@ -69,7 +69,7 @@ inline const GatherShape& shape_of(const GatherPlan& plan) {
   return plan.planes == 2 ? kFp16x3Shapes[plan.shape] : kGatherShapes[plan.shape];
 }
 // Returns the kernel for the cost model: its rows x columns x chunk. Kernels that read f32 are
-// grouped by their columns. `strided`: TMA skips pixels, or the results of a phase are not adjacent.
+// grouped by their columns. `strided`: TMA skips pixels, or results of a phase are not adjacent.
 inline const char* schedule_of(const GatherPlan& plan, bool strided) {
   constexpr const char* kHalf[kGatherShapeCount] = {
       "half 256x128x64", "half 128x256x64", "half 256x64x64",  "half 128x128x64", "half 128x64x64",

@@ -253,9 +253,8 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction direction) {
   return {};
 }
 
-// Counts the products, which read V (and D) or U and write M, and the kernels around them: one finds
-// maxima, one or two transform the images, the last one transforms M. Each image that is an operand
-// is read by two of them.
+// Counts the products and the kernels around them. Products read V with U or D, and write M. One
+// kernel finds maxima, one makes V (and D), the last one transforms M. The first two read images.
 Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
   const Fp16x3Plan plan(z, direction);
   const double chunks = number(plan.chunks), tiles = chunks * number(plan.chunk);

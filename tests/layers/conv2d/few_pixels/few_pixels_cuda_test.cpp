@@ -127,8 +127,8 @@ TEST(FewPixels, TapsFindTheirPixels) {
   }
 }
 
-// Counts one tiling by hand: a block has all 16 rows and one octet, in one piece of 49 pixels, which
-// are seven steps. One warp multiplies 16 x 8 pixels x 4 fragments, of which one is needed.
+// Counts one tiling by hand: a block has all 16 rows and one octet, in one piece of 49 pixels,
+// which are seven steps. One warp multiplies 16 x 8 pixels x 4 fragments; one of them is needed.
 TEST(FewPixels, CountsAreThoseOfAllBlocks) {
   const Conv2dProblem z = Conv2dProblem::parse("n=1,c=16,h=7,w=7,k=16");
   int met = 0;

@@ -83,7 +83,7 @@ constexpr Machine kEmulated{.multiprocessors = 8};
 constexpr Sharing kSharings[] = {Sharing::tap, Sharing::row, Sharing::patch};
 
 // Favours each kernel in turn and explores its schedules. Calls run(z, direction) for the first
-// problem of each kernel and sharing of patches. Returns the kernels and sharings without a problem.
+// problem of each kernel and sharing of patches. Returns kernels and sharings without a problem.
 template <class Run>
 std::string cover_kernels(const Run& run) {
   std::string missing;
