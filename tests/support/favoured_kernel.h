@@ -14,12 +14,12 @@ namespace convscope::testing {
 class FavouredKernel {
  public:
   // Changes nothing without schedules.
-  // `term` counts a hundred times as much as the other terms: other tilings are the cheapest.
+  // If `term` is given, other terms hardly count, so that other tilings are the cheapest.
   FavouredKernel(const CostKey& key, const std::vector<std::string>& schedules, int term = -1) {
     if (schedules.empty()) return;
     Coefficients coefficients = default_coefficients(DeviceType::cuda);
-    for (double& one : coefficients) one *= 1e-4;
-    if (term >= 0) coefficients[static_cast<std::size_t>(term)] *= 100;
+    for (double& one : coefficients) one *= term < 0 ? 1e-4 : 1e-8;
+    if (term >= 0) coefficients[static_cast<std::size_t>(term)] *= 1e4;
     DeviceTable table;
     table.device = "test";
     table.gpus = {"test"};

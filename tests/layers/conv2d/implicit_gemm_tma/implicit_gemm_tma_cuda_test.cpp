@@ -180,12 +180,17 @@ std::string cover_f32_kernels(const std::vector<Conv2dProblem>& all, const Run& 
   std::set<std::pair<int, Sharing>> met;
   for (const Direction direction : {Direction::forward, Direction::backward_data}) {
     for (const char* name : {"f32 wide", "f32 64 columns", "f32 16 columns"}) {
-      for (int term = 0; term < static_cast<int>(kGpuTerms.size()); ++term) {
+      for (int term = 0; kGpuTerms[static_cast<std::size_t>(term)].part != CostPart::traffic;
+           ++term) {
         const testing::FavouredKernel favoured({"conv2d", "implicit_gemm_tma", direction}, {name},
                                                term);
-        for (const Conv2dProblem& problem : all) {
-          const GatherPlan plan = plan_gather(as_one_line(problem), direction, kEmulated, true);
-          if (met.emplace(plan.shape, plan.sharing).second) run(problem, direction);
+        for (const std::uint64_t seed : kSeeds) {
+          const ExploreSchedules other(seed);
+          for (const Conv2dProblem& problem : all) {
+            if (met.size() == std::size(kSharings) * kGatherShapeCount) return "";
+            const GatherPlan plan = plan_gather(as_one_line(problem), direction, kEmulated, true);
+            if (met.emplace(plan.shape, plan.sharing).second) run(problem, direction);
+          }
         }
       }
     }
