@@ -41,6 +41,8 @@
 //            (registers before shared memory); the rest is our own
 // Read next  im2col_gemm_cuda.cu (the same sums as a matrix product); direct_sample_cuda.cu (a
 //            sample in one block); direct_any_cuda.cu (one thread for each output)
+#include <algorithm>
+
 #include "layers/conv2d/algorithm.h"
 #include "layers/conv2d/direct/cuda/direct_cuda_data.cuh"
 #include "layers/conv2d/direct/cuda/direct_cuda_weight.cuh"
@@ -51,6 +53,8 @@ namespace {
 
 using namespace direct_cuda;
 using Index = std::int64_t;
+
+constexpr int kResident = 2;  // blocks of 100 KB of shared memory on an SM
 
 // ---- launchers ----------------------------------------------------------------------------------
 
@@ -80,14 +84,21 @@ void with_tile_sizes(int r, int stride, Run&& run) {
 
 std::size_t bytes_of(int floats) { return static_cast<std::size_t>(floats) * sizeof(float); }
 
-void forward_by_tiles(const DirectShape& z, const ForwardPointers& at) {
-  const ForwardTiles t = forward_tiles(z.r, z.stride_h, z.c, z.k, z.p, z.q);
+ForwardTiles forward_tiles_of(const DirectShape& z) {
+  return forward_tiles(z.r, z.stride_h, z.c, z.k, z.p, z.q);
+}
+// Returns the blocks along the tiles of pixels. When all of w fits into shared memory, a block
+// keeps w and processes several tiles in turn.
+int forward_blocks(const DirectShape& z, const ForwardTiles& t) {
   const int tiles = z.n * t.tiles_p * t.tiles_q;
-  // When all of w fits into shared memory, a block keeps w and processes several tiles in turn.
-  const int resident = 2 * cuda_device_facts().multiprocessors;
-  const int blocks = t.chunks > 1 ? tiles : least(tiles, most(1, resident / t.tiles_k));
+  const int resident = kResident * cuda_device_facts().multiprocessors;
+  return t.chunks > 1 ? tiles : least(tiles, most(1, resident / t.tiles_k));
+}
+
+void forward_by_tiles(const DirectShape& z, const ForwardPointers& at) {
+  const ForwardTiles t = forward_tiles_of(z);
   const LaunchShape shape{
-      .grid = dim3(static_cast<unsigned>(blocks), static_cast<unsigned>(t.tiles_k)),
+      .grid = dim3(static_cast<unsigned>(forward_blocks(z, t)), static_cast<unsigned>(t.tiles_k)),
       .block = dim3(kBlockThreads),
       .shared_bytes = bytes_of(t.floats())};
   with_tile_sizes(z.r, z.stride_h, [&]<int R, int kStride>() {
@@ -108,6 +119,20 @@ void forward(const Conv2dForwardArgs& args) {
                        .y = static_cast<float*>(args.y)});
 }
 
+// Returns the forward problem over dy with the rotated kernel, whose output is dx at stride 1.
+DirectShape exchanged(const DirectShape& z) {
+  DirectShape back = z;
+  back.c = z.k;
+  back.h = z.p;
+  back.w = z.q;
+  back.k = z.c;
+  back.p = z.h;
+  back.q = z.w;
+  back.pad_top = z.r - 1 - z.pad_top;
+  back.pad_left = z.s - 1 - z.pad_left;
+  return back;
+}
+
 DataTiles data_tiles_of(const DirectShape& z) {
   const int first_h = z.pad_top / z.stride_h * z.stride_h;
   const int first_w = z.pad_left / (4 * z.stride_w) * (4 * z.stride_w);
@@ -120,20 +145,13 @@ void backward_data(const Conv2dBackwardDataArgs& args) {
   const auto* const w = static_cast<const float*>(args.w);
   auto* const dx = static_cast<float*>(args.dx);
   if (z.stride_h == 1 && z.c > 4) {
-    DirectShape back = z;
-    back.c = z.k;
-    back.h = z.p;
-    back.w = z.q;
-    back.k = z.c;
-    back.p = z.h;
-    back.q = z.w;
-    back.pad_top = z.r - 1 - z.pad_top;
-    back.pad_left = z.s - 1 - z.pad_left;
-    return forward_by_tiles(
-        back, {.x = dy,
-                 .w = {.w = w, .out_step = z.r * z.s, .in_step = z.c * z.r * z.s, .rotated = true},
-                 .by_fours = z.w % 4 == 0 && on_16_bytes(dx),
-                 .y = dx});
+    return forward_by_tiles(exchanged(z), {.x = dy,
+                                           .w = {.w = w,
+                                                 .out_step = z.r * z.s,
+                                                 .in_step = z.c * z.r * z.s,
+                                                 .rotated = true},
+                                           .by_fours = z.w % 4 == 0 && on_16_bytes(dx),
+                                           .y = dx});
   }
   const DataTiles t = data_tiles_of(z);
   const int channels = z.c <= 3 ? 3 : 4;
@@ -192,8 +210,8 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction) {
                        "; direct_any accepts it"));
 }
 
-// The kernels differ by the kernel's size and the stride; dx of few channels has a kernel of its
-// own.
+// Returns the CUDA kernel: one for each size and stride, and others for dx with a stride or few
+// channels.
 const char* schedule_of(int r, int stride, bool data_tiles) {
   constexpr const char* kNames[2][2][3] = {
       {{"3x3", "5x5", "7x7"}, {"3x3 stride 2", "5x5 stride 2", "7x7 stride 2"}},
@@ -204,18 +222,18 @@ const char* schedule_of(int r, int stride, bool data_tiles) {
 Conv2dCost weight_cost(const Conv2dProblem& z, Conv2dCost cost) {
   const WeightTiles t = weight_tiles_of(z);
   const int r = static_cast<int>(z.r);
-  const double steps = number(ceil_div(z.n * z.p(), Index{t.slices}) * t.pieces);
+  const double steps = number(ceil_div(z.n * z.p(), Index{most(1, t.slices)}) * t.pieces);
   const double dw = number(z.w_shape().numel());
   cost.blocks = number(Index{t.slices} * t.tiles_k * t.tiles_c);
   cost.issued = cost.blocks * steps * 2 * round_up(t.items * t.splits, 32) * kChannels *
                 t.kernel_rows * r * 4 * ceil_div(t.fours, t.splits);
-  cost.cached = cost.blocks * steps * 4 * (t.x_floats + t.dy_floats);
+  const double x_floats = 1.0 * t.c_tile * r * t.x_pitch;
+  const double dy_floats = 1.0 * t.k_tile() * t.columns;
+  cost.cached = cost.blocks * steps * 4 * (x_floats + dy_floats);
   cost.schedule = schedule_of(r, static_cast<int>(z.stride_h), false);
-  cost.resident = 2;
   cost.chain = steps;
   // x is copied element by element, dy by fours where its rows allow it.
-  const int dy_copies = t.dy_floats / (z.q() % 4 == 0 ? 4 : 1);
-  cost.copies = steps * ceil_div(t.x_floats + dy_copies, t.threads);
+  cost.copies = steps * (x_floats + dy_floats / (z.q() % 4 == 0 ? 4 : 1)) / t.threads;
   // The threads of a block add their results channel by channel, a warp every eighth slice.
   cost.waits = kChannels * t.kernel_rows * r * t.splits + ceil_div(t.slices, 8);
   cost.stored = dw * t.slices;
@@ -227,7 +245,7 @@ Conv2dCost weight_cost(const Conv2dProblem& z, Conv2dCost cost) {
 Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
   const bool data = direction == Direction::backward_data;
   const DirectShape s(z);
-  Conv2dCost cost{.flops = z.nominal_flops(), .bytes = z.nominal_bytes(), .resident = 2};
+  Conv2dCost cost{.flops = z.nominal_flops(), .bytes = z.nominal_bytes(), .resident = kResident};
   if (direction == Direction::backward_weight) return weight_cost(z, cost);
   if (data && (s.stride_h > 1 || s.c <= 4)) {
     const DataTiles t = data_tiles_of(s);
@@ -235,25 +253,32 @@ Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
     cost.blocks = number(z.n * t.tiles_h * t.tiles_w * ceil_div(s.c, channels));
     cost.issued = cost.blocks * 2 * kDataThreads * 2 * kPixels * channels * number(z.k) *
                   number(z.r * z.s) / number(z.stride_h * z.stride_w);
-    cost.cached = cost.blocks * t.chunks * t.dy_floats * 4;
+    const double dy_floats = 1.0 * s.k * t.dy.rows * t.dy.by_columns.d;
+    const double w_floats = 1.0 * s.k * t.w_floats;
+    cost.cached = cost.blocks * 4 * (dy_floats + w_floats);
     cost.schedule = schedule_of(s.r, s.stride_h, true);
+    cost.resident = 3;  // __launch_bounds__
     cost.chain = t.chunks;
-    cost.copies = t.chunks * ceil_div(t.dy_floats / (s.q % 4 == 0 ? 4 : 1), kDataThreads);
+    cost.copies = (dy_floats / (s.q % 4 == 0 ? 4 : 1) + w_floats) / kDataThreads;
     // With a stride, the elements of a phase are not adjacent.
     cost.stored = number(z.x_shape().numel()) / (s.stride_h > 1 ? 1 : 4);
     return cost;
   }
-  const ForwardTiles t = data ? forward_tiles(s.r, 1, s.k, s.c, s.h, s.w)
-                              : forward_tiles(s.r, s.stride_h, s.c, s.k, s.p, s.q);
-  const bool by_fours = (data ? s.w : s.q) % 4 == 0;
-  cost.blocks = number(z.n * t.tiles_p * t.tiles_q * t.tiles_k);
-  cost.issued = cost.blocks * 2 * kBlockThreads * kPixels * kChannels * number(data ? z.k : z.c) *
-                number(z.r * z.s);
-  cost.cached = cost.blocks * t.chunks * (t.x_floats + t.w_floats) * 4;
+  const DirectShape shape = data ? exchanged(s) : s;
+  const ForwardTiles t = forward_tiles_of(shape);
+  const double tiles = number(z.n * t.tiles_p * t.tiles_q);
+  const double x_copies = 1.0 * shape.c * t.x.rows * t.x.by_columns.d;
+  // A block that processes several tiles copies w once.
+  const double w_copies =
+      1.0 * shape.c * s.r * s.s * t.k_tile() * forward_blocks(shape, t) / std::max(tiles, 1.0);
+  // A block that keeps w counts as a block for each of its tiles.
+  cost.blocks = tiles * t.tiles_k;
+  cost.issued = cost.blocks * 2 * kBlockThreads * kPixels * kChannels * shape.c * s.r * s.s;
+  cost.cached = cost.blocks * 4 * (x_copies + w_copies);
   cost.schedule = schedule_of(s.r, s.stride_h, false);
   cost.chain = t.chunks;
-  cost.copies = t.chunks * ceil_div(t.x_floats + t.w_floats, kBlockThreads);
-  cost.stored = number((data ? z.x_shape() : z.y_shape()).numel()) / (by_fours ? 4 : 1);
+  cost.copies = (x_copies + w_copies) / kBlockThreads;
+  cost.stored = number((data ? z.x_shape() : z.y_shape()).numel()) / (shape.q % 4 == 0 ? 4 : 1);
   return cost;
 }
 

@@ -145,7 +145,8 @@ struct ItemCounts {
 ItemCounts tile_counts(const few_channel::Deal& deal, int depth, int channels, int r) {
   const double items = ceil_div(deal.items() * deal.splits, few_channel::kBlockThreads);
   return {.chain = items * ceil_div(depth, deal.splits),
-          .step_flops = 2.0 * few_channel::kTileRows * few_channel::kTileColumns * channels * r * r};
+          .step_flops =
+              2.0 * few_channel::kTileRows * few_channel::kTileColumns * channels * r * r};
 }
 ItemCounts weight_counts(const few_channel::Deal& deal, int samples, int r) {
   return {.chain = static_cast<double>(samples) * ceil_div(deal.tiles, deal.splits),
@@ -179,9 +180,10 @@ Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
         few_channel_plan(small, few_channel_forward_parts(batch, stage, 1));
     const few_channel::Deal& deal = plan.deal[0];
     const Index groups = ceil_div(batch, Index{plan.samples});
-    const Index columns = std::min<Index>(groups, std::max(1, few_channel::kMaxBlocks / plan.parts));
-    const double rounds = number(ceil_div(groups, columns));
-    count_blocks(cost, number(columns * plan.parts), rounds, weights, images * plan.samples,
+    const Index at_once =
+        std::min<Index>(groups, std::max(1, few_channel::kMaxBlocks / plan.parts));
+    const double rounds = number(ceil_div(groups, at_once));
+    count_blocks(cost, number(at_once * plan.parts), rounds, weights, images * plan.samples,
                  tile_counts(deal, stage.c, few_channel::kForwardChannels, stage.r));
     cost.waits = rounds * (deal.splits - 1);
     cost.stored = number(z.y_shape().numel());
@@ -204,7 +206,7 @@ Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
   cost.waits = (weight ? 1 : rounds) * (deal.splits - 1);
   if (weight) {
     const double sums = 4 * number(plan.piece);
-    cost.waits += plan.chunks;
+    cost.waits += ceil_div(plan.chunks, 32);  // 32 warps add the chunks
     cost.pass_bytes = sums * (2 * plan.chunks + 1);
     cost.launches = 2;
   } else {

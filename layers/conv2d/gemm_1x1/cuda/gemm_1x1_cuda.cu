@@ -219,9 +219,10 @@ Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
   const Index apart = std::gcd(plane, z.c_per_group());
   const Index rows = forward ? z.k_per_group() : z.c_per_group();
   const Index depth = forward ? z.c_per_group() : z.k_per_group();
-  const blas_cost::Products products =
-      weight ? blas_cost::Products{z.k_per_group(), z.c_per_group(), plane, images * z.groups, apart}
-             : blas_cost::Products{rows, plane, depth, std::max(z.groups, z.n), apart};
+  using blas_cost::Products;
+  const Products products =
+      weight ? Products{z.k_per_group(), z.c_per_group(), plane, images * z.groups, apart}
+             : Products{rows, plane, depth, std::max(z.groups, z.n), apart};
   Conv2dCost cost = blas_cost::counts_of(products, blas_cost::operands_of(z),
                                          cuda_device_facts().multiprocessors, number(calls));
   cost.flops = z.nominal_flops();

@@ -414,8 +414,7 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction) {
   return {};
 }
 
-// The counts of the products, and of the passes before and after them, which move each element one
-// by one.
+// Counts the products, and the passes before and after them, which move the elements one by one.
 Conv2dCost cost(const Conv2dProblem& problem, Direction direction) {
   const Im2colCudaShape z(problem);
   const bool data = direction == Direction::backward_data;
@@ -448,8 +447,10 @@ Conv2dCost cost(const Conv2dProblem& problem, Direction direction) {
   cost.pass_bytes +=
       product_bytes + element * (weight ? x + y + dw : data ? y + x : x + y);
   cost.stored = columns + y + (data ? x : 0);
-  // A thread of im2col or col2im handles the taps of a pixel one after another.
-  cost.waits = number(products * z.taps * (data ? 1 : std::min(kChannelsPerThread, problem.c)));
+  // A thread of im2col or col2im handles the taps of a pixel one after another, and one of dw adds
+  // the slots.
+  cost.waits = number(products * z.taps * (data ? 1 : std::min(kChannelsPerThread, problem.c))) +
+               (weight ? number(slots.slots) : 0);
   cost.launches += number(data ? chunks + products : 2 * chunks + (weight ? 1 : 0));
   return cost;
 }

@@ -192,7 +192,7 @@ class ImplicitGemmTiling {
                                       z.dtype);
     const Cost common = common_counts();
     const double stores_of_part = stores();
-    // Of the peak of f16 for half precision, and of TF32, whose rate is half of that, for f32.
+    // f32 is compared with the peak of TF32, which has half the rate of fp16.
     const double product = z.dtype != DType::f32 ? 1 : planes == 2 ? 1.5 : 0.5;
     const auto shared_most = static_cast<std::size_t>(cuda_device_facts().shared_bytes_per_block);
     for (const Instance& by : instances) {

@@ -336,8 +336,8 @@ void run_gather(const ImplicitGemmTiling& plan, const Layout& at, const Finish& 
   }
   with_float_type(z.dtype, [&](auto zero) {
     using Out = decltype(zero);
-    launch(sum_parts_kernel<Out>, sums_shape(plan.out_count), at.parts, plan.splits(), plan.out_count,
-           gather.out_area, channels, end, static_cast<Out*>(out));
+    launch(sum_parts_kernel<Out>, sums_shape(plan.out_count), at.parts, plan.splits(),
+           plan.out_count, gather.out_area, channels, end, static_cast<Out*>(out));
   });
 }
 
