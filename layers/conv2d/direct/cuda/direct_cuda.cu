@@ -45,7 +45,6 @@
 #include "layers/conv2d/direct/cuda/direct_cuda_data.cuh"
 #include "layers/conv2d/direct/cuda/direct_cuda_weight.cuh"
 #include "layers/conv2d/epilogue.cuh"
-#include "layers/conv2d/shared/cuda/device_time.cuh"
 
 namespace convscope {
 namespace {
@@ -193,105 +192,68 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction) {
                        "; direct_any accepts it"));
 }
 
-// Constants of the time estimate, fitted to one H200: the rate at which a tile computes, and the
-// microseconds by which loading a chunk of channels delays its products.
-struct TileTimes {
-  device_time::TileRate rate;
-  double chunk_us;
-};
-TileTimes forward_times(int r, int stride) {
-  if (stride == 1) {
-    if (r == 3) return {{0.79, 0.7}, 1.2};
-    if (r == 5) return {{0.92, 0.75}, 0.65};
-    return {{0.84, 0.75}, 0.01};
-  }
-  if (r == 3) return {{0.54, 0.58}, 2.2};
-  if (r == 5) return {{0.69, 0.52}, 0.025};
-  return {{0.57, 0.66}, 0.04};
+// The kernels differ by the kernel's size and the stride; dx of few channels has a kernel of its
+// own.
+const char* schedule_of(int r, int stride, bool data_tiles) {
+  constexpr const char* kNames[2][2][3] = {
+      {{"3x3", "5x5", "7x7"}, {"3x3 stride 2", "5x5 stride 2", "7x7 stride 2"}},
+      {{"dx 3x3", "dx 5x5", "dx 7x7"}, {"dx 3x3 stride 2", "dx 5x5 stride 2", "dx 7x7 stride 2"}}};
+  return kNames[data_tiles ? 1 : 0][stride - 1][r / 2 - 1];
 }
-constexpr TileTimes kDataTimes{{1.0, 0.89}, 1.4};
-TileTimes weight_times(int r, int stride) {  // a step is a segment of a row
-  if (stride == 1) {
-    if (r == 3) return {{0.32, 0.84}, 1.2};
-    if (r == 5) return {{0.9, 1.3}, 2.1};
-    return {{0.75, 1.3}, 2.4};
-  }
-  if (r == 3) return {{0.27, 0.84}, 1.7};
-  if (r == 5) return {{0.91, 1.3}, 1.9};
-  return {{0.83, 1.3}, 4.2};
-}
-// In addition to the products, the first loads and the last stores of a block take time. These
-// constants are this time for each block of an SM, per chunk.
-constexpr double kForwardTileUs = 0.24, kDataTileUs = 0.11;
-// Time for the threads of a block to add up their results, channel by channel. Three blocks on an
-// SM do this at the same time.
-double weight_end_us(int r) { return r == 3 ? 13 : r == 5 ? 2.1 : 10; }
-constexpr double kSliceUs = 0.043;  // to add one slice to the previous slices
-// If several threads share an item, one thread adds the results of the others, one after another.
-// kSplitUs is the time for each of the others, in each round of two blocks on an SM.
-constexpr double kSplitUs = 0.5;
-double each_holds(double blocks) { return blocks / device_time::processors(); }
-// Time of an SM to store an element of y or dx, if elements are stored in groups of four or one at
-// a time.
-constexpr double kFourStoreUs = 0.00013;
-constexpr double kSingleStoreUs = 0.0009;
-constexpr double kScatteredStoreUs = 0.0013;  // dx with a stride: the elements of a phase are not
-                                              // adjacent
 
-// Returns the microseconds of the kernels with tiles. The SMs process the blocks in rounds.
-double tiles_us(const Conv2dProblem& z, Direction direction) {
-  using device_time::number;
-  const DirectShape s(z);
-  const double peak = kUnmeasuredGpu.f32_flops;
-  const double taps = number(z.r * z.s);
-  if (direction == Direction::backward_weight) {
-    const WeightTiles t = weight_tiles_of(z);
-    const double steps = std::ceil(number(z.n * z.p()) / t.slices) * t.pieces;
-    const double flops = 2.0 * round_up(t.items * t.splits, 32) * kChannels * t.kernel_rows * s.r *
-                         4 * ceil_div(t.fours, t.splits);
-    const TileTimes times = weight_times(s.r, s.stride_h);
-    const double blocks = number(Index{t.slices} * t.tiles_k * t.tiles_c);
-    return device_time::blocks_us(blocks, steps * flops, peak, times.rate) +
-           times.chunk_us * steps + kSliceUs * t.slices +
-           weight_end_us(s.r) * std::max(1.0, each_holds(blocks) / 3) +
-           kSplitUs * (t.splits - 1) * std::ceil(each_holds(blocks) / 2);
-  }
-  const bool data = direction == Direction::backward_data;
-  if (data && (z.stride_h > 1 || z.c <= 4)) {
-    const DataTiles t = data_tiles_of(s);
-    const int channels = z.c <= 3 ? 3 : 4;
-    const double flops = 2.0 * kDataThreads * 2 * kPixels * channels * number(z.k) * taps /
-                         number(z.stride_h * z.stride_w);
-    const double blocks = number(z.n * t.tiles_h * t.tiles_w * ceil_div(s.c, channels));
-    return device_time::blocks_us(blocks, flops, peak, kDataTimes.rate) +
-           kDataTimes.chunk_us * t.chunks + kDataTileUs * t.chunks * each_holds(blocks) +
-           (z.stride_h > 1
-                ? kScatteredStoreUs * number(z.x_shape().numel()) / device_time::processors()
-                : 0);
-  }
-  const ForwardTiles t = data ? forward_tiles(s.r, 1, s.k, s.c, s.h, s.w)
-                              : forward_tiles(s.r, s.stride_h, s.c, s.k, s.p, s.q);
-  const TileTimes times = forward_times(s.r, s.stride_h);
-  const double flops = 2.0 * kBlockThreads * kPixels * kChannels * number(data ? z.k : z.c) * taps;
-  const double outputs = number((data ? z.x_shape() : z.y_shape()).numel());
-  const bool by_fours = (data ? z.w : z.q()) % 4 == 0;
-  const double blocks = number(z.n * t.tiles_p * t.tiles_q * t.tiles_k);
-  return device_time::blocks_us(blocks, flops, peak, times.rate) + times.chunk_us * t.chunks +
-         kForwardTileUs * t.chunks * each_holds(blocks) +
-         (by_fours ? kFourStoreUs : kSingleStoreUs) * outputs / device_time::processors();
+Conv2dCost weight_cost(const Conv2dProblem& z, Conv2dCost cost) {
+  const WeightTiles t = weight_tiles_of(z);
+  const int r = static_cast<int>(z.r);
+  const double steps = number(ceil_div(z.n * z.p(), Index{t.slices}) * t.pieces);
+  const double dw = number(z.w_shape().numel());
+  cost.blocks = number(Index{t.slices} * t.tiles_k * t.tiles_c);
+  cost.issued = cost.blocks * steps * 2 * round_up(t.items * t.splits, 32) * kChannels *
+                t.kernel_rows * r * 4 * ceil_div(t.fours, t.splits);
+  cost.cached = cost.blocks * steps * 4 * (t.x_floats + t.dy_floats);
+  cost.schedule = schedule_of(r, static_cast<int>(z.stride_h), false);
+  cost.resident = 2;
+  cost.chain = steps;
+  // x is copied element by element, dy by fours where its rows allow it.
+  const int dy_copies = t.dy_floats / (z.q() % 4 == 0 ? 4 : 1);
+  cost.copies = steps * ceil_div(t.x_floats + dy_copies, t.threads);
+  // The threads of a block add their results channel by channel, a warp every eighth slice.
+  cost.waits = kChannels * t.kernel_rows * r * t.splits + ceil_div(t.slices, 8);
+  cost.stored = dw * t.slices;
+  cost.pass_bytes = 4 * dw * (2 * t.slices + 1);
+  cost.launches = 2;
+  return cost;
 }
 
 Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
-  const bool weight = direction == Direction::backward_weight;
-  const double peak = kUnmeasuredGpu.f32_flops;
-  Conv2dCost cost{.flops = z.nominal_flops(),
-                  .bytes = z.nominal_bytes(),
-                  .launches = weight ? 0.31 : 1.8};  // in addition to the times below
-  if (weight) {
-    cost.pass_bytes = 4.8 * device_time::number(weight_tiles_of(z).slices) *
-                      device_time::number(z.w_shape().numel()) * sizeof(float);
+  const bool data = direction == Direction::backward_data;
+  const DirectShape s(z);
+  Conv2dCost cost{.flops = z.nominal_flops(), .bytes = z.nominal_bytes(), .resident = 2};
+  if (direction == Direction::backward_weight) return weight_cost(z, cost);
+  if (data && (s.stride_h > 1 || s.c <= 4)) {
+    const DataTiles t = data_tiles_of(s);
+    const int channels = s.c <= 3 ? 3 : 4;
+    cost.blocks = number(z.n * t.tiles_h * t.tiles_w * ceil_div(s.c, channels));
+    cost.issued = cost.blocks * 2 * kDataThreads * 2 * kPixels * channels * number(z.k) *
+                  number(z.r * z.s) / number(z.stride_h * z.stride_w);
+    cost.cached = cost.blocks * t.chunks * t.dy_floats * 4;
+    cost.schedule = schedule_of(s.r, s.stride_h, true);
+    cost.chain = t.chunks;
+    cost.copies = t.chunks * ceil_div(t.dy_floats / (s.q % 4 == 0 ? 4 : 1), kDataThreads);
+    // With a stride, the elements of a phase are not adjacent.
+    cost.stored = number(z.x_shape().numel()) / (s.stride_h > 1 ? 1 : 4);
+    return cost;
   }
-  cost.peak_share = device_time::share_of(cost.flops, tiles_us(z, direction), peak);
+  const ForwardTiles t = data ? forward_tiles(s.r, 1, s.k, s.c, s.h, s.w)
+                              : forward_tiles(s.r, s.stride_h, s.c, s.k, s.p, s.q);
+  const bool by_fours = (data ? s.w : s.q) % 4 == 0;
+  cost.blocks = number(z.n * t.tiles_p * t.tiles_q * t.tiles_k);
+  cost.issued = cost.blocks * 2 * kBlockThreads * kPixels * kChannels * number(data ? z.k : z.c) *
+                number(z.r * z.s);
+  cost.cached = cost.blocks * t.chunks * (t.x_floats + t.w_floats) * 4;
+  cost.schedule = schedule_of(s.r, s.stride_h, false);
+  cost.chain = t.chunks;
+  cost.copies = t.chunks * ceil_div(t.x_floats + t.w_floats, kBlockThreads);
+  cost.stored = number((data ? z.x_shape() : z.y_shape()).numel()) / (by_fours ? 4 : 1);
   return cost;
 }
 
