@@ -77,6 +77,8 @@ class Cheapest {
     found_ = schedule;
     return true;
   }
+  // Returns whether a schedule whose time is at least that of `bound` may still be kept.
+  bool can_win(const Cost& bound) { return models_.seconds(bound) < least_; }
   // The cheapest, or a default one where none was offered.
   const Schedule& found() const { return found_; }
 

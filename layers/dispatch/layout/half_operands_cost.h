@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+// half_operands_cost.h: counts of the passes that make fp16 operands of an f32 image.
+// Read next  half_operands.h
+#pragma once
+
+#include "layers/dispatch/cost/cost.h"
+
+namespace convscope {
+
+// Adds two kernels: one reads f32 and finds the largest magnitude, one reads f32 again and writes
+// fp16. `elements` are those of one image, or of two that the same kernels treat.
+inline void add_half_operands(Cost& cost, double elements, double sign = 1) {
+  cost.pass_bytes += sign * (2 * sizeof(float) + 2) * elements;
+  cost.launches += sign * 2;
+}
+
+}  // namespace convscope
