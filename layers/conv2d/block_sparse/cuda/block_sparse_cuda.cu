@@ -312,8 +312,8 @@ Cost counts_of(const Conv2dProblem& z, const SparseTile& tile) {
   Cost out = sparse_counts(z, entries);
   out.issued = of_warps * products_of(z) * 2 * kRows * kChunk * kPixels * tile.tiles;
   // Elements of x, entries and weights.
-  out.cached = of_warps * kChunk *
-               (sizeof(float) * (kPixels * tile.tiles + kRows) + static_cast<double>(sizeof(Entry)));
+  const int floats = kPixels * tile.tiles + kRows;
+  out.cached = of_warps * kChunk * (4.0 * floats + sizeof(Entry));
   out.schedule = kNames[z.math == MathMode::tf32 ? 1 : 0][tile.shared ? 1 : 0];
   out.blocks = pixel_tiles * (tile.shared ? lists : std::ceil(lists / kWarps));
   out.resident = 4;  // with 128 registers of a thread
@@ -328,10 +328,13 @@ Cost counts_of(const Conv2dProblem& z, const SparseTile& tile) {
 }
 
 const SparseTile& best_tile(const Conv2dProblem& z) {
-  Cheapest<const SparseTile*> best({"conv2d", "block_sparse", Direction::forward}, DeviceType::cuda,
-                                   z.dtype);
-  for (const SparseTile& tile : kTiles) best.offer(&tile, counts_of(z, tile));
-  return *best.found();
+  static KeptPlans<const SparseTile*> kept;
+  return **kept.get(z, Direction::forward, [&] {
+    Cheapest<const SparseTile*> best({"conv2d", "block_sparse", Direction::forward},
+                                     DeviceType::cuda, z.dtype);
+    for (const SparseTile& tile : kTiles) best.offer(&tile, counts_of(z, tile));
+    return best.found();
+  });
 }
 
 void forward(const Conv2dForwardArgs& args) {

@@ -471,7 +471,7 @@ Cost counts_of(const Conv2dProblem& z, const DataTile& tile) {
   return out;
 }
 
-DataTile best_tile(const Conv2dProblem& z) {
+DataTile search_tile(const Conv2dProblem& z) {
   const auto all = static_cast<double>(z.n * z.h * z.w);
   const double share = static_cast<double>(z.p() * z.q()) / static_cast<double>(z.h * z.w);
   Cheapest<DataTile> best({"conv2d", "block_sparse", Direction::backward_data}, DeviceType::cuda,
@@ -496,6 +496,11 @@ DataTile best_tile(const Conv2dProblem& z) {
     }
   }
   return best.found();
+}
+
+DataTile best_tile(const Conv2dProblem& z) {
+  static KeptPlans<DataTile> kept;
+  return *kept.get(z, Direction::backward_data, [&] { return search_tile(z); });
 }
 
 struct DataLayout {

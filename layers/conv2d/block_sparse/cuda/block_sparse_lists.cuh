@@ -32,7 +32,7 @@
 #include "framework/cuda/tensor_cores/mma_tf32.cuh"
 #include "framework/memory/memory.h"
 #include "layers/conv2d/algorithm.h"
-#include "layers/dispatch/cost/choose.h"
+#include "layers/conv2d/shared/cuda/kept_plans.h"
 
 namespace convscope::block_sparse {
 

@@ -363,7 +363,7 @@ Cost counts_of(const Conv2dProblem& z, const WeightTile& tile, int parts) {
   return out;
 }
 
-BlockSparseWeightTiling plan_of(const Conv2dProblem& z) {
+BlockSparseWeightTiling search_plan(const Conv2dProblem& z) {
   const std::int64_t strips = strips_of(z);
   const double bytes = 64.0 * kChunk * static_cast<double>(most_chunks(z));
   const auto most = static_cast<std::int64_t>(
@@ -387,6 +387,11 @@ BlockSparseWeightTiling plan_of(const Conv2dProblem& z) {
   best.turns =
       std::max(1, static_cast<int>(std::ceil((entries + 3 * std::sqrt(entries)) / at_once)));
   return best;
+}
+
+BlockSparseWeightTiling plan_of(const Conv2dProblem& z) {
+  static KeptPlans<BlockSparseWeightTiling> kept;
+  return *kept.get(z, Direction::backward_weight, [&] { return search_plan(z); });
 }
 
 struct WeightLayout {

@@ -32,8 +32,8 @@
 // Numerics   one rounding per FMA in the order of (r, s); backward_weight adds threads and slices
 //            in a fixed order: same bits on each run; exact on integers below 2^24
 // Backward   dx assigned; dw assigned or added to
-// Choices    large kernels: the tiling, and whether threads share the rows of a kernel, by the lowest
-//            estimated time. Other kernels run where their shapes and alignments fit
+// Choices    large kernels: the lowest estimated time chooses the tiling, and whether threads share
+//            the rows of a kernel. Other kernels run where their shapes and alignments fit
 // Source     L. Sifre 2014: Rigid-Motion Scattering (thesis)
 // Read next  depthwise_elements_cuda.cu; depthwise_forward_cuda.cu
 #include <algorithm>
@@ -190,9 +190,8 @@ Cost tiles_cost(const Conv2dProblem& z, Direction direction) {
                (weight ? t.in_strip / std::max(number(z.stride_h), 1.0) : t.out_strip) * taps;
   out.cached = tiles * t.planes * t.rows * t.in_w * element_of(z);
   out.blocks = blocks;
-  out.resident = std::clamp(
-      std::floor(std::min(2048.0 / t.threads(),
-                          cuda_device_facts().shared_bytes_per_block / bytes)), 1.0, 32.0);
+  const double fit = cuda_device_facts().shared_bytes_per_block / bytes;
+  out.resident = std::clamp(std::floor(std::min(2048.0 / t.threads(), fit)), 1.0, 32.0);
   out.chain = each * strips * (t.rows - (t.strips - 1) * t.in_strip);
   out.copies = each * std::ceil(copied / (units ? t.unit : 1) / t.threads());
   out.waits = each + (weight ? taps : 0);  // barriers, and sums of the threads
@@ -210,13 +209,12 @@ Cost window_cost(const Conv2dProblem& z, Direction direction) {
   constexpr double kResident = 8;  // with 64 registers of a thread
   const bool parities = direction == Direction::backward_data && z.stride_h == 2;
   const bool weight = direction == Direction::backward_weight;
-  const double columns =
-      depthwise::unit_of_rows(static_cast<int>(direction == Direction::backward_data ? z.w : z.q()));
+  const std::int64_t row = direction == Direction::backward_data ? z.w : z.q();
+  const double columns = depthwise::unit_of_rows(static_cast<int>(row));
   const double taps = number(z.r * z.s) / (parities ? 4 : 1);
   const double rows = parities ? std::ceil(number(z.r) / 2) : number(z.r);  // loaded
   const double wide = parities ? columns / 2 + 1 : columns * number(z.stride_w) + number(z.s);
-  const double results =  // of a thread
-      parities ? 2 * columns : columns;
+  const double results = parities ? 2 * columns : columns;  // of a thread
   const double elements =
       number((direction == Direction::backward_data ? z.x_shape() : z.y_shape()).numel());
   Cost out = counts_of(z, "window");

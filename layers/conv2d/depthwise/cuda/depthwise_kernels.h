@@ -23,7 +23,7 @@ void backward_data_by_parities(const Conv2dBackwardDataArgs& args);
 // Computes partial[K R S][slices], the weight gradient of each slice of the batch.
 void backward_weight_by_tiles(const Conv2dBackwardWeightArgs& args);
 int weight_slices_by_tiles(const Conv2dProblem& problem);
-// Return the tilings of these kernels for aligned operands. They count for costs.
+// Returns the tiling of these kernels for aligned operands, for costs.
 DepthwiseTiling tiling_of_forward(const Conv2dProblem& problem, Direction direction);
 DepthwiseTiling tiling_of_parities(const Conv2dProblem& problem);
 DepthwiseTiling tiling_of_weight(const Conv2dProblem& problem);

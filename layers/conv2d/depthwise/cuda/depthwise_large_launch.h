@@ -17,7 +17,7 @@ LargeSizes large_sizes(const Conv2dProblem& problem, Direction direction);
 // or cost_state() changes.
 const LargePlan& large_plan(const Conv2dProblem& problem, Direction direction);
 
-// Return the counts of the whole call, for depthwise_large_*.cu and depthwise_split_*.cu.
+// Returns the counts of the whole call, for depthwise_large_*.cu and depthwise_split_*.cu.
 Cost large_cost(const Conv2dProblem& problem, Direction direction);
 Cost split_cost(const Conv2dProblem& problem, Direction direction);
 Cost split_weight_cost(const Conv2dProblem& problem);

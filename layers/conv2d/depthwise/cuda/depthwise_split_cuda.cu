@@ -39,6 +39,7 @@
 #include "layers/conv2d/depthwise/cuda/depthwise_split_plan.h"
 #include "layers/conv2d/depthwise/cuda/depthwise_tile.cuh"
 #include "layers/conv2d/epilogue.cuh"
+#include "layers/conv2d/shared/cuda/kept_plans.h"
 
 namespace convscope::depthwise {
 namespace {
@@ -296,10 +297,13 @@ bool fits_split(const Conv2dProblem& z, Direction direction) {
   const LargeSizes sizes = large_sizes(z, direction);
   const SplitPlan plan = make_split_plan(sizes);
   if (plan.band == 0) return false;
-  Cheapest<bool> splits({"conv2d", "depthwise", direction}, DeviceType::cuda, DType::f32);
-  splits.offer(false, large_cost(z, direction));
-  splits.offer(true, counts_of(plan, sizes));
-  return splits.found();
+  static KeptPlans<bool> kept;
+  return *kept.get(z, direction, [&] {
+    Cheapest<bool> splits({"conv2d", "depthwise", direction}, DeviceType::cuda, DType::f32);
+    splits.offer(false, large_cost(z, direction));
+    splits.offer(true, counts_of(plan, sizes));
+    return splits.found();
+  });
 }
 
 Cost split_cost(const Conv2dProblem& z, Direction direction) {

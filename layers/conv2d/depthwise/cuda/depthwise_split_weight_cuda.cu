@@ -27,6 +27,7 @@
 #include "layers/conv2d/depthwise/cuda/depthwise_large_launch.h"
 #include "layers/conv2d/depthwise/cuda/depthwise_launch.cuh"
 #include "layers/conv2d/depthwise/cuda/depthwise_tile.cuh"
+#include "layers/conv2d/shared/cuda/kept_plans.h"
 
 namespace convscope::depthwise {
 namespace {
@@ -189,10 +190,13 @@ bool fits_split_weight(const Conv2dProblem& z) {
   if (z.stride_w > 2 || z.k != z.c || z.dilation_h != 1 || z.dilation_w != 1) return false;
   if (!fits_large(z, kWeight) || z.c * z.h * z.w * z.n >= 1 << 30) return false;
   if (shared_floats_of(split_weight_work<float>(z)) * 4 > 48 * 1024) return false;
-  Cheapest<bool> splits({"conv2d", "depthwise", kWeight}, DeviceType::cuda, DType::f32);
-  splits.offer(false, large_cost(z, kWeight));
-  splits.offer(true, split_weight_cost(z));
-  return splits.found();
+  static KeptPlans<bool> kept;
+  return *kept.get(z, kWeight, [&] {
+    Cheapest<bool> splits({"conv2d", "depthwise", kWeight}, DeviceType::cuda, DType::f32);
+    splits.offer(false, large_cost(z, kWeight));
+    splits.offer(true, split_weight_cost(z));
+    return splits.found();
+  });
 }
 
 Cost split_weight_cost(const Conv2dProblem& z) {

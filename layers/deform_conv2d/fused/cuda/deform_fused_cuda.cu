@@ -298,7 +298,7 @@ void run_gather(const DeformCudaTiling& plan, void (*kernel)(const Gather<View>)
 
 void forward(const DeformConv2dForwardArgs& args) {
   const Problem& z = args.problem;
-  const DeformCudaTiling plan(z, Product::y);
+  const DeformCudaTiling plan = plan_of(z, Product::y);
   const ForwardLayout at(plan, args.workspace);
   const bool f32 = z.dtype == DType::f32;
   clear_zeros(at.x_rows, at.words);
@@ -394,7 +394,7 @@ void find_data_words(const DeformConv2dBackwardDataArgs& args, unsigned* words) 
 
 void backward_data(const DeformConv2dBackwardDataArgs& args) {
   const Problem& z = args.problem;
-  const DeformCudaTiling plan(z, Product::dx);
+  const DeformCudaTiling plan = plan_of(z, Product::dx);
   const DataLayout at(plan, false, args.workspace);
   const PreparedLayout prepared(z, Direction::backward_data, args.prepared);
   const bool f32 = z.dtype == DType::f32;
@@ -424,7 +424,7 @@ void backward_data(const DeformConv2dBackwardDataArgs& args) {
 
 void atomic_backward_data(const DeformConv2dBackwardDataArgs& args) {
   const Problem& z = args.problem;
-  const DeformCudaTiling plan(z, Product::dx);
+  const DeformCudaTiling plan = plan_of(z, Product::dx);
   const DeformShape& s = plan.s;
   const DataLayout at(plan, true, args.workspace);
   const PreparedLayout prepared(z, Direction::backward_data, args.prepared);
@@ -449,7 +449,7 @@ void atomic_backward_data(const DeformConv2dBackwardDataArgs& args) {
 
 void backward_weight(const DeformConv2dBackwardWeightArgs& args) {
   const Problem& z = args.problem;
-  const DeformCudaTiling plan(z, Product::dw);
+  const DeformCudaTiling plan = plan_of(z, Product::dw);
   const WeightLayout at(plan, args.workspace);
   const bool f32 = z.dtype == DType::f32;
   clear_zeros(at.x_rows, at.words);
@@ -539,7 +539,7 @@ Cost cost(const Problem& z, Direction direction) {
   const Product product = direction == Direction::forward         ? Product::y
                           : direction == Direction::backward_data ? Product::dx
                                                                   : Product::dw;
-  const DeformCudaTiling plan(z, product);
+  const DeformCudaTiling plan = plan_of(z, product);
   const DeformShape& s = plan.s;
   const bool f32 = z.dtype == DType::f32;
   const bool data = direction == Direction::backward_data;
@@ -569,11 +569,11 @@ template <bool kAtomic>
 std::size_t workspace_bytes(const Problem& z, Direction direction) {
   switch (direction) {
     case Direction::forward:
-      return ForwardLayout(DeformCudaTiling(z, Product::y), nullptr).bytes;
+      return ForwardLayout(plan_of(z, Product::y), nullptr).bytes;
     case Direction::backward_data:
-      return DataLayout(DeformCudaTiling(z, Product::dx), kAtomic, nullptr).bytes;
+      return DataLayout(plan_of(z, Product::dx), kAtomic, nullptr).bytes;
     case Direction::backward_weight:
-      return WeightLayout(DeformCudaTiling(z, Product::dw), nullptr).bytes;
+      return WeightLayout(plan_of(z, Product::dw), nullptr).bytes;
   }
   return 0;
 }

@@ -10,9 +10,9 @@
 #include <cstdint>
 
 #include "framework/memory/memory.h"
+#include "layers/conv2d/shared/cuda/kept_plans.h"
 #include "layers/deform_conv2d/fused/cuda/deform_sampler.cuh"
 #include "layers/deform_conv2d/fused/cuda/deform_tiles.cuh"
-#include "layers/dispatch/cost/choose.h"
 
 namespace convscope::deform_cuda {
 
@@ -440,6 +440,11 @@ inline constexpr double kMaxPartBytes = 256e6;
 // ---- tiling ------------------------------------------------------------------------------------
 
 enum class Product { y, dx, dw };
+inline Direction direction_of(Product product) {
+  return product == Product::y    ? Direction::forward
+         : product == Product::dx ? Direction::backward_data
+                                  : Direction::backward_weight;
+}
 
 // Chooses the kernels and the number of parts with the lowest estimated time.
 class DeformCudaTiling {
@@ -473,11 +478,8 @@ class DeformCudaTiling {
         steps = ceil_div(s.out_pixels(), kTileDepth);
         break;
     }
-    const Direction direction = product == Product::y    ? Direction::forward
-                                : product == Product::dx ? Direction::backward_data
-                                                         : Direction::backward_weight;
-    Cheapest<const Instance*> best({"deform_conv2d", "fused", direction}, DeviceType::cuda,
-                                   z.dtype);
+    Cheapest<const Instance*> best({"deform_conv2d", "fused", direction_of(product)},
+                                   DeviceType::cuda, z.dtype);
     for (const Instance& candidate : instances) {
       if (product == Product::y    ? candidate.y == nullptr
           : product == Product::dx ? candidate.dx == nullptr
@@ -496,7 +498,7 @@ class DeformCudaTiling {
   int columns() const { return s.forward_depth(); }  // pieces, of dw
   int row_tiles() const { return ceil_div(rows, instance->rows); }
 
-  const Problem& z;
+  Problem z;
   DeformShape s;
   int planes = 1;
   std::span<const Instance> instances;
@@ -554,6 +556,11 @@ class DeformCudaTiling {
             .tensor_cores = true};
   }
 };
+
+inline DeformCudaTiling plan_of(const Problem& z, Product product) {
+  static KeptPlans<DeformCudaTiling, Problem> kept;
+  return *kept.get(z, direction_of(product), [&] { return DeformCudaTiling(z, product); });
+}
 
 // Returns whether f32 is multiplied as one fp16 plane, which needs a scale.
 inline bool is_tf32(const Problem& z) { return z.dtype == DType::f32 && z.math == MathMode::tf32; }

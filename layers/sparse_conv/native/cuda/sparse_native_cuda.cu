@@ -235,7 +235,8 @@ Cost cost(const Problem& z, Direction direction) {
   }
   with_tile<SumsKernel>(z, sizes.lanes > 64, [&](auto*, int rows, int columns, int threads, int) {
     const double lane_tiles = number(ceil_div(sizes.lanes, std::int64_t{columns}));
-    const double products = (f32 ? planes == 2 ? 1.5 : 0.5 : 1.0) * 2 * pairs * lane_tiles * columns;
+    const double factor = f32 ? planes == 2 ? 1.5 : 0.5 : 1.0;  // relative to the peak of TF32
+    const double products = factor * 2 * pairs * lane_tiles * columns;
     const double step_copies = planes * kStepPieces / threads;
     if (weights) {
       const double row_tiles = row_tiles_of(at), splits = splits_of(z);

@@ -31,8 +31,8 @@ std::vector<TapPart> parts_of(bool split) {
   return {TapPart::all};
 }
 
-// One tile of sites is a block. `executed` counts products of sites and taps, with those of padding;
-// `useful` counts the neighbours that tiles load.
+// `executed` counts products of sites and taps, with those of padding; `useful` counts the
+// neighbours that tiles load.
 struct SumsWork {
   std::int64_t sites = 0, lanes = 0, depth = 0;
   double executed = 0, useful = 0;

@@ -47,7 +47,7 @@
 
 #include "layers/conv2d/int8/int8_block_sparse/cuda/int8_sparse_tiles.cuh"
 #include "layers/conv2d/int8/shared/cuda/int8_support.cuh"
-#include "layers/dispatch/cost/choose.h"
+#include "layers/conv2d/shared/cuda/kept_plans.h"
 
 namespace convscope::int8 {
 namespace {
@@ -182,7 +182,7 @@ class Int8SparseTiling {
             .merged = view.merged};
   }
 
-  const Conv2dProblem& z;
+  Conv2dProblem z;
   SparseView view;
   const SparseTile* tile = nullptr;
   Patch patch;
@@ -241,7 +241,7 @@ class Int8SparseTiling {
             .resident = static_cast<double>(resident),
             .chain = std::ceil(pairs / share),
             .copies = std::ceil(slots / (32 * kSparseWarps)),
-            .waits = parts + (share - 1),  // segments, and the sums of other warps
+            .waits = parts + share - 1,  // segments, and the sums of other warps
             .listed_warps = tiles * all_lists * pairs * groups * 4,  // loads from shared memory
             .stored = tiles * all_lists * kListRows * groups * kGroupPixels,
             .prepared_bytes = number(z.weight_format.stored_elements()) +
@@ -251,15 +251,20 @@ class Int8SparseTiling {
   }
 };
 
+Int8SparseTiling plan_of(const Conv2dProblem& z) {
+  static KeptPlans<Int8SparseTiling> kept;
+  return *kept.get(z, Direction::forward, [&] { return Int8SparseTiling(z); });
+}
+
 // ---- weights -----------------------------------------------------------------------------------
 
 std::size_t prepared_bytes(const Conv2dProblem& z, Direction) {
-  return SparseListLayout(z, Int8SparseTiling(z).segments, nullptr).bytes;
+  return SparseListLayout(z, plan_of(z).segments, nullptr).bytes;
 }
 
 void prepare_weights(const Conv2dPrepareArgs& args) {
   const Conv2dProblem& z = args.problem;
-  const Int8SparseTiling plan(z);
+  const Int8SparseTiling plan = plan_of(z);
   const MakeSparseLists make =
       plan.lists(args.views.w_blocks, SparseListLayout(z, plan.segments, args.prepared).lists);
   launch(write_sparse_lists_kernel,
@@ -273,7 +278,7 @@ void prepare_weights(const Conv2dPrepareArgs& args) {
 
 void forward(const Conv2dForwardArgs& args) {
   const Conv2dProblem& z = args.problem;
-  const Int8SparseTiling plan(z);
+  const Int8SparseTiling plan = plan_of(z);
   const Patch& patch = plan.patch;
   const SparseBytes pass{
       .x = static_cast<const uint4*>(args.x),
@@ -324,7 +329,7 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction) {
     return Conv2dSupport::no(
         "expects fewer than 2^31 pieces of 16 channels in a tensor, because places have 32 bits");
   }
-  const Int8SparseTiling plan(z);
+  const Int8SparseTiling plan = plan_of(z);
   if (!plan.fits()) {
     return Conv2dSupport::no(
         "expects a kernel whose reach fits into shared memory, with 16 channels of 16 pixels");
@@ -338,7 +343,7 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction) {
   return {};
 }
 
-Conv2dCost cost(const Conv2dProblem& z, Direction) { return Int8SparseTiling(z).cost; }
+Conv2dCost cost(const Conv2dProblem& z, Direction) { return plan_of(z).cost; }
 
 const Conv2dAlgorithm kAlgorithm{
     .name = "int8_block_sparse",

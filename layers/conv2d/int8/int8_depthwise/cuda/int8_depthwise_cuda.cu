@@ -245,8 +245,9 @@ Conv2dCost cost(const Conv2dProblem& z, Direction) {
   const double strips = number(by.count) * by.threads;  // of four pixels and four channels
   const double taps = number(z.r * z.s);
   // Loads of a thread: the words of w, and of x once for a known row of taps or once for each tap.
-  const double words =
-      number(z.r) * (known ? number((kStrip - 1) * z.stride_w + 2 * z.s) : number(z.s) * (1 + kStrip));
+  const std::int64_t row_words =
+      known ? (kStrip - 1) * z.stride_w + 2 * z.s : z.s * (1 + kStrip);
+  const double words = number(z.r * row_words);
   // dp4a has the rate of f32 instructions, and only one of its four products is used.
   return {.flops = z.nominal_flops(),
           .bytes = z.nominal_bytes(),

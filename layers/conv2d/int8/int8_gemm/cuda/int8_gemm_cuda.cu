@@ -38,7 +38,7 @@
 #include "framework/memory/memory.h"
 #include "layers/conv2d/int8/int8_gemm/cuda/int8_gemm_instances.cuh"
 #include "layers/conv2d/int8/shared/cuda/int8_support.cuh"
-#include "layers/dispatch/cost/choose.h"
+#include "layers/conv2d/shared/cuda/kept_plans.h"
 
 namespace convscope::int8 {
 namespace {
@@ -98,7 +98,7 @@ class Int8GemmTiling {
     return splits > 1 ? static_cast<std::size_t>(splits * part_size) * sizeof(int) : 0;
   }
 
-  const Conv2dProblem& z;
+  Conv2dProblem z;
   int pieces = 0, channels = 0, rows = 0, steps = 0;
   Line high, wide;
   std::int64_t part_size = 0;
@@ -111,6 +111,7 @@ class Int8GemmTiling {
     const double blocks = number(z.groups * ceil_div(channels, by.channels) *
                                  ceil_div(z.n * z.p() * z.q(), by.pixels) * parts);
     const double each = ceil_div(steps, parts), outputs = number(part_size);
+    const double element = static_cast<double>(size_of(z.types->y));
     const double step_bytes = gather::kBlockPieces * kPieceBytes;  // of a row
     return {.flops = z.nominal_flops(),
             .bytes = z.nominal_bytes(),
@@ -124,14 +125,18 @@ class Int8GemmTiling {
                                        static_cast<double>(by.pixels + by.channels) / by.threads),
             .stored = blocks * by.pixels * by.channels,
             // Parts are written, then read to compute y.
-            .pass_bytes = parts > 1 ? outputs * (8 * parts + static_cast<double>(size_of(z.types->y)))
-                                    : 0,
+            .pass_bytes = parts > 1 ? outputs * (8 * parts + element) : 0,
             .launches = parts > 1 ? 2.0 : 1.0,
             .prepared_bytes = number(z.w_shape().numel()) + static_cast<double>(weight_bytes()),
             .prepare_launches = 1,
             .tensor_cores = true};
   }
 };
+
+Int8GemmTiling plan_of(const Conv2dProblem& z) {
+  static KeptPlans<Int8GemmTiling> kept;
+  return *kept.get(z, Direction::forward, [&] { return Int8GemmTiling(z); });
+}
 
 // ---- weights -----------------------------------------------------------------------------------
 
@@ -179,7 +184,7 @@ __global__ void pack_bytes_kernel(const __grid_constant__ PackBytes z) {
 }
 
 std::size_t prepared_bytes(const Conv2dProblem& z, Direction) {
-  const Int8GemmTiling plan(z);
+  const Int8GemmTiling plan = plan_of(z);
   return plan.weight_bytes() + plan.table_bytes();
 }
 
@@ -189,7 +194,7 @@ int2* table_of(const Int8GemmTiling& plan, const void* prepared) {
 }
 
 void prepare_weights(const Conv2dPrepareArgs& args) {
-  const Int8GemmTiling plan(args.problem);
+  const Int8GemmTiling plan = plan_of(args.problem);
   const PackBytes pack{.w = static_cast<const signed char*>(args.w),
                        .to = static_cast<uint4*>(args.prepared),
                        .table = table_of(plan, args.prepared),
@@ -244,7 +249,7 @@ __global__ __launch_bounds__(kThreads) void finish_bytes_kernel(const int* parts
 }
 
 void forward(const Conv2dForwardArgs& args) {
-  const Int8GemmTiling plan(args.problem);
+  const Int8GemmTiling plan = plan_of(args.problem);
   const Conv2dProblem& z = plan.z;
   const ByteInstance& by = *plan.instance;
   const int channel_tiles = ceil_div(plan.channels, by.channels);
@@ -315,10 +320,10 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction) {
   return {};
 }
 
-Conv2dCost cost(const Conv2dProblem& z, Direction) { return Int8GemmTiling(z).cost; }
+Conv2dCost cost(const Conv2dProblem& z, Direction) { return plan_of(z).cost; }
 
 std::size_t workspace_bytes(const Conv2dProblem& z, Direction) {
-  return Int8GemmTiling(z).part_bytes();
+  return plan_of(z).part_bytes();
 }
 
 const Conv2dAlgorithm kAlgorithm{
