@@ -191,24 +191,24 @@ TEST(DepthwiseLargePlan, CountsOfASmallProblemAreThoseByHand) {
 }
 
 TEST(DepthwiseLargePlan, SlicesOfTheBatchAreSummedByASecondKernel) {
-  LargeSizes z{.direction = Direction::backward_weight,
-               .n = 64,
-               .c = 4,
-               .h = 14,
-               .w = 14,
-               .p = 14,
-               .q = 14,
-               .r = 9,
-               .s = 9,
-               .pad_top = 4,
-               .pad_left = 4,
-               .shared_bytes = 227 * 1024,
-               .multiprocessors = 132};
+  const LargeSizes z{.direction = Direction::backward_weight,
+                     .n = 8192,
+                     .c = 64,
+                     .h = 14,
+                     .w = 14,
+                     .p = 14,
+                     .q = 14,
+                     .r = 9,
+                     .s = 9,
+                     .pad_top = 4,
+                     .pad_left = 4,
+                     .shared_bytes = 227 * 1024,
+                     .multiprocessors = 132};
   const LargePlan t = make_large_plan(z);
   const Cost cost = counts_of(t, z);
-  const double slices = weight_slices(t, z);
-  EXPECT_EQ(cost.blocks, 4 * slices);
-  EXPECT_EQ(cost.pass_bytes, 2 * 4 * slices * 4 * 9 * 9);
+  const double slices = ceil_div(132 * 6, 64);  // of 64 channels, 6 blocks for each SM
+  EXPECT_EQ(cost.blocks, 64 * slices);
+  EXPECT_EQ(cost.pass_bytes, 2 * 4 * slices * 64 * 9 * 9);
   EXPECT_EQ(cost.launches, 2);
 }
 
