@@ -110,12 +110,14 @@ std::optional<Format> Conv2dOp::format(const Graph& graph, ActivationLayout layo
     if (algorithm == nullptr || !algorithm->takes_half_operands) return false;
     Conv2dProblem problem = problem_;
     problem.layout = ActivationLayout::nhwc;
-    return use_ == WeightUse::once ||
-           !conv2d_reads_f32_kernel.get(graph.device())(problem, direction);
+    const bool alone_reads_f32 = conv2d_reads_f32_kernel.get(graph.device())(problem, direction);
+    if (!alone_reads_f32) out.ms -= operands_of_call_ms(*algorithm, problem, direction);
+    return use_ == WeightUse::once || !alone_reads_f32;
   };
+  const bool in_forward = reads(Direction::forward), in_dx = reads(Direction::backward_data);
   const bool in_dw = reads(Direction::backward_weight);
-  out.reads_image_operands = reads(Direction::forward) || in_dw;
-  out.reads_gradient_operands = reads(Direction::backward_data) || in_dw;
+  out.reads_image_operands = in_forward || in_dw;
+  out.reads_gradient_operands = in_dx || in_dw;
   return out;
 }
 

@@ -124,11 +124,13 @@ const Conv2dAlgorithm kAlgorithm{
     .idea = "lesson: a tile of a plane in shared memory, an output for each thread",
     .paper = "Sifre 2014: Rigid-Motion Scattering for Image Classification (thesis)",
     .supports = supports,
-    // Each FMA needs two loads and the arithmetic of their addresses.
+    // Each FMA needs two loads of four bytes.
     .cost =
         [](const Conv2dProblem& z, Direction) {
-          return Conv2dCost{
-              .flops = z.nominal_flops(), .bytes = z.nominal_bytes(), .peak_share = 0.03};
+          return Conv2dCost{.flops = z.nominal_flops(),
+                            .bytes = z.nominal_bytes(),
+                            .issued = z.nominal_flops(),
+                            .cached = 4 * z.nominal_flops()};
         },
     .workspace_bytes = [](const Conv2dProblem&, Direction) { return std::size_t{0}; },
     .error_growth = 8,

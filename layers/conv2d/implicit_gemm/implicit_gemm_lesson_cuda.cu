@@ -160,19 +160,33 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction direction) {
       cat("expects at most 65535 groups and 1048560 channels, got ", z.text()));
 }
 
+// In a step of 16 terms, a block loads two tiles of 16 x 16, between two barriers.
+Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
+  const bool data = direction == Direction::backward_data;
+  const bool weight = direction == Direction::backward_weight;
+  const Index rows = data ? z.c_per_group() : z.k_per_group();
+  const Index columns = weight ? z.c_per_group() * z.r * z.s
+                               : z.n * (data ? z.h * z.w : z.p() * z.q());
+  const double blocks =
+      number(ceil_div(rows, Index{kTile}) * ceil_div(columns, Index{kTile}) * z.groups);
+  const double steps = number(ceil_div(terms_of(z, direction), std::int64_t{kTile}));
+  return {.flops = z.nominal_flops(),
+          .bytes = z.nominal_bytes(),
+          .issued = blocks * steps * 2 * kTile * kTile * kTile,
+          .cached = blocks * steps * 2 * kTile * kTile * 4,
+          .blocks = blocks,
+          .resident = 8,  // 2048 threads of an SM
+          .chain = steps,
+          .waits = 2 * steps};
+}
+
 const Conv2dAlgorithm kAlgorithm{
     .name = "implicit_gemm_lesson",
     .device = DeviceType::cuda,
     .idea = "lesson: a matrix product whose columns are gathered into shared memory, tile by tile",
     .paper = "Chetlur et al. 2014: cuDNN: Efficient Primitives for Deep Learning, arXiv 1410.0759",
     .supports = supports,
-    // Each FMA loads two operands from shared memory. Gathering a tile takes 256 integer divisions
-    // for 16 x 256 products.
-    .cost =
-        [](const Conv2dProblem& z, Direction) {
-          return Conv2dCost{
-              .flops = z.nominal_flops(), .bytes = z.nominal_bytes(), .peak_share = 0.05};
-        },
+    .cost = cost,
     .workspace_bytes = [](const Conv2dProblem&, Direction) { return std::size_t{0}; },
     .error_growth = 8,
     .one_chain = true,

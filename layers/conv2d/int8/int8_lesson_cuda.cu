@@ -168,8 +168,12 @@ const Conv2dAlgorithm kAlgorithm{
         "Jacob et al. 2018: Quantization and training of neural networks for efficient "
         "integer-arithmetic-only inference, arXiv 1712.05877",
     .supports = supports,
+    // Each product needs two loads of one byte.
     .cost = [](const Conv2dProblem& z, Direction) -> Conv2dCost {
-      return {.flops = z.nominal_flops(), .bytes = z.nominal_bytes(), .peak_share = 0.01};
+      return {.flops = z.nominal_flops(),
+              .bytes = z.nominal_bytes(),
+              .issued = z.nominal_flops(),
+              .cached = z.nominal_flops()};
     },
     .workspace_bytes = [](const Conv2dProblem&, Direction) -> std::size_t { return 0; },
     .error_growth = 2,

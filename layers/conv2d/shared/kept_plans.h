@@ -16,12 +16,12 @@
 namespace convscope {
 
 // Thread-safe.
-template <class Plan>
+template <class Plan, class Problem = Conv2dProblem>
 class KeptPlans {
  public:
   // Returns the kept plan, or keeps and returns make().
   template <class Make>
-  std::shared_ptr<const Plan> get(const Conv2dProblem& z, Direction direction, const Make& make) {
+  std::shared_ptr<const Plan> get(const Problem& z, Direction direction, const Make& make) {
     const std::lock_guard lock(mutex_);
     if (state_ != cost_state()) {  // other estimates choose other tilings
       kept_.clear();
@@ -43,7 +43,7 @@ class KeptPlans {
  private:
   static constexpr std::size_t kMax = 512;
   struct Kept {
-    Conv2dProblem problem;
+    Problem problem;
     Direction direction;
     std::shared_ptr<const Plan> plan;
   };

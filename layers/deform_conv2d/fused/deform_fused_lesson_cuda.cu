@@ -211,9 +211,12 @@ const DeformConv2dAlgorithm kAlgorithm{
     .idea = "lesson: a thread for each number; it samples as it multiplies",
     .paper = "Dai et al. 2017, arXiv 1703.06211; Zhu et al. 2019, arXiv 1811.11168",
     .supports = supports,
-    // Each FMA needs a sample, which takes a sampling position, four loads and eight operations.
+    // Each FMA needs a sample, which takes four loads and eight operations, and a weight.
     .cost = [](const Problem& z, Direction) -> Cost {
-      return {.flops = z.nominal_flops(), .bytes = z.nominal_bytes(), .peak_share = 0.01};
+      return {.flops = z.nominal_flops(),
+              .bytes = z.nominal_bytes(),
+              .issued = z.nominal_flops() * 5,
+              .cached = z.nominal_flops() / 2 * 5 * 4};
     },
     .workspace_bytes = [](const Problem& z, Direction direction) -> std::size_t {
       if (direction != Direction::backward_data) return 0;

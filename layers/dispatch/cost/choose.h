@@ -86,6 +86,8 @@ class Cheapest {
   Schedule found() const {
     return seed_ != 0 && !offered_.empty() ? offered_[explored(seed_, estimates_)] : found_;
   }
+  // Returns whether a schedule whose time is at least that of `bound` may still be chosen.
+  bool can_win(const Cost& bound) { return seed_ != 0 || models_.seconds(bound) < least_; }
 
  private:
   ScheduleModels models_;

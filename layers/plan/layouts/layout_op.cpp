@@ -5,11 +5,13 @@
 
 #include "layers/dispatch/algorithm.h"
 #include "layers/dispatch/layout/half_copies.h"
+#include "layers/dispatch/layout/half_operands_cost.h"
 
 namespace convscope {
 namespace {
 
-constexpr double kCallMs = 2e-3;  // time of a call: no copy is estimated as free
+// Time of a call on a CPU: no copy is estimated as free. On a GPU, the cost counts a launch.
+constexpr double kCallMs = 2e-3;
 
 // Copies between f32 NCHW and NHWC, in either direction.
 void emit_half_copy(Emitter& emitter, const Tensor& from, ValueId from_value, const Tensor& to,
@@ -75,19 +77,18 @@ double conversion_ms(const Graph& graph, ValueId value, ActivationLayout layout)
   if (has_one_order(images, layout)) return 0;
   const auto plain = static_cast<double>(images.numel());
   const auto nchw16c = static_cast<double>(stored_shape(images, layout).numel());
-  const double once = kCallMs + estimated_ms({.bytes = sizeof(float) * (plain + nchw16c)},
-                                             graph.device().type, DType::f32);
+  const DeviceType device = graph.device().type;
+  const double once =
+      (device == DeviceType::cpu ? kCallMs : 0) +
+      estimated_ms({.bytes = sizeof(float) * (plain + nchw16c)}, device, DType::f32);
   return graph.wants_gradient(value) ? 2 * once : once;
 }
 
-// The cost of two calls: one finds the largest magnitude, one writes the fp16 numbers. The
-// constants are those of operands_us() in implicit_gemm_tma_cuda.cu, fitted to measurements on a
-// GPU.
 double operands_ms(const Graph& graph, ValueId value) {
-  const auto stored =
-      static_cast<double>(stored_shape(graph.shape(value), ActivationLayout::nhwc).numel());
-  return 2 * kCallMs +
-         estimated_ms({.bytes = (2 * sizeof(float) + 2) * stored}, graph.device().type, DType::f32);
+  const Shape stored = stored_shape(graph.shape(value), ActivationLayout::nhwc);
+  return estimated_ms({.bytes = kHalfOperandsBytes * static_cast<double>(stored.numel()),
+                       .launches = kHalfOperandsLaunches},
+                      graph.device().type, DType::f32);
 }
 
 bool has_one_order(const Shape& images, ActivationLayout layout) {

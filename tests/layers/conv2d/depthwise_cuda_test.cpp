@@ -9,6 +9,7 @@
 
 #include "framework/random.h"
 #include "layers/conv2d/algorithm.h"
+#include "layers/dispatch/cost/choose.h"
 #include "tests/support/cuda.h"
 
 namespace convscope {
@@ -270,6 +271,16 @@ TEST_F(DepthwiseOnCuda, LargeKernelsSplitOverThreadsAndNot) {
   }
   check("n=12,c=32,h=20,w=20,k=32,groups=32,r=9,s=9,pad=4,stride=2");
   check("n=1,c=1,h=90,w=60,k=1,groups=1,r=21,s=21,pad=10,stride=2");
+}
+
+// Each seed explores another tiling, and threads that share the rows of a kernel or do not.
+TEST_F(DepthwiseOnCuda, LargeKernelsInTilingsThatAreNotTheCheapest) {
+  for (std::uint64_t seed = 1; seed <= 12; ++seed) {
+    const ExploreSchedules explore(seed);
+    SCOPED_TRACE(cat("seed ", seed));
+    check("n=3,c=2,h=15,w=22,k=2,groups=2,r=9,s=9,pad=4");
+    check("n=2,c=2,h=20,w=17,k=2,groups=2,r=11,s=8,pad=4,stride=2");
+  }
 }
 
 TEST_F(DepthwiseOnCuda, LargeKernelsThatAreNoSquaresAndAnyPadding) {

@@ -136,23 +136,6 @@ TEST(ImplicitGemmPlan, PartsOfTheDepthCoverItWithoutGaps) {
   }
 }
 
-TEST(ImplicitGemmPlan, ABlockThatIsAloneOnAMultiprocessorWaitsForItsLoads) {
-  constexpr int kProcessors = 100, kBlocks = 3, kSteps = 10;
-  const auto us = [](double tiles, double alone) {
-    return grid_us(kProcessors, kBlocks, {.step = 1, .around = 2}, alone,
-                   {tiles, tiles * kSteps, kSteps}, 1);
-  };
-  EXPECT_DOUBLE_EQ(us(1, 1.75), 2 + 17.5);
-  EXPECT_DOUBLE_EQ(us(100, 1.75), 2 + 17.5);
-  EXPECT_DOUBLE_EQ(us(200, 1.75), 2 + 20);  // two blocks hide more of each other's loads
-  EXPECT_DOUBLE_EQ(us(300, 1.75), 2 + 30);  // three blocks share a step
-  EXPECT_DOUBLE_EQ(us(301, 1.75), 2 + 30 + 2 + 17.5);
-  EXPECT_DOUBLE_EQ(us(100, 1), 2 + 10);
-  EXPECT_EQ(kAloneSteps[1], 1);
-  EXPECT_LT(kAloneSteps[2], 2);  // otherwise two would finish before one
-  EXPECT_LT(kAloneSteps[3], 3);
-}
-
 // On a line so long that its ends do not matter.
 TEST(SeenPixels, AreThoseThatSomeTapStandsOn) {
   constexpr int kInput = 12 * 5000;

@@ -4,10 +4,13 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <string>
+#include <vector>
 
 #include "layers/conv2d/select.h"
 #include "layers/dispatch/execute.h"
 #include "tests/support/cuda.h"
+#include "tests/support/favoured_kernel.h"
 #include "tests/support/numbers.h"
 
 namespace convscope {
@@ -50,8 +53,11 @@ double relative_error(const char* algorithm, const Conv2dProblem& problem, Direc
   return std::sqrt(difference / size);
 }
 
-void expect_f32_grade(const char* algorithm, const char* text, double most = 2e-6) {
+// Favours `schedules` of the algorithm where they are given.
+void expect_f32_grade(const char* algorithm, const char* text, double most = 2e-6,
+                      const std::vector<std::string>& schedules = {}) {
   for (const Direction direction : kDirections) {
+    const testing::FavouredKernel favoured({"conv2d", algorithm, direction}, schedules);
     const double error = relative_error(algorithm, Conv2dProblem::parse(text), direction);
     EXPECT_LT(error, most) << algorithm << ", " << name_of(direction) << " of " << text;
     EXPECT_GT(error, 0) << "nothing was computed in f32";
@@ -73,25 +79,26 @@ TEST_F(TransformsOnCuda, TilesAtAllEndsOfWinogradStayF32Grade) {
   expect_f32_grade("winograd_f4x3", "n=1,c=256,h=3,w=5,k=256,r=3,s=3,pad=1");
 }
 
-// The problems use every compiled tile of the matrix products: more and fewer than 64 rows and
-// columns, sums in one accumulator and in two, and dw in several partial sums. Tensor cores
-// truncate sums, while the emulation rounds. Without the products of the low fp16 parts, the error
-// would be 1e-3.
+// Runs every compiled tile of the matrix products, for more and fewer than 64 rows and columns,
+// sums in one accumulator and in two, and dw in several partial sums. Tensor cores truncate sums,
+// while the emulation rounds. Without the products of the low fp16 parts, the error would be 1e-3.
 TEST_F(TransformsOnCuda, Fp16x3WinogradStaysF32Grade) {
   for (const char* text :
        {"n=1,c=300,h=8,w=8,k=8,r=3,s=3,pad=1", "n=1,c=70,h=12,w=8,k=140,r=3,s=3,pad=1",
         "n=2,c=5,h=41,w=47,k=6,r=3,s=3,pad=1", "n=3,c=9,h=60,w=60,k=130,r=3,s=3,pad=1"}) {
-    expect_f32_grade("winograd_f4x3_fp16x3", text, 3e-6);
+    for (const std::string tile : {"128x128", "64x128", "128x64", "64x64"}) {
+      expect_f32_grade("winograd_f4x3_fp16x3", text, 3e-6, {tile, tile + " unaligned"});
+    }
   }
 }
 
-// Cases: many small tiles, one tile whose padding wraps around, tiles of 64 with an 11x11 kernel,
-// dilation.
+// Cases, each with transforms of every length that is long enough: many small tiles, one tile whose
+// padding wraps around, tiles of 64 with an 11x11 kernel, dilation.
 TEST_F(TransformsOnCuda, FourierTilesOfEveryLength) {
   for (const char* text :
        {"n=2,c=3,h=13,w=13,k=5,r=3,s=3,pad=1", "n=1,c=2,h=40,w=29,k=3,r=5,s=4,pad=3x2",
         "n=1,c=3,h=56,w=56,k=2,r=11,s=11,pad=5", "n=1,c=2,h=70,w=20,k=3,r=3,s=3,dilation=5x2"}) {
-    expect_f32_grade("fft", text);
+    for (const char* length : {"16", "32", "64"}) expect_f32_grade("fft", text, 2e-6, {length});
   }
 }
 

@@ -4,6 +4,7 @@
 // recorded calls, gradients that are not needed, and equal bits in two runs.
 #include <set>
 
+#include "layers/dispatch/cost/choose.h"
 #include "layers/dispatch/execute.h"
 #include "layers/dispatch/select.h"
 #include "tests/layers/deform_conv2d/deform_case.h"
@@ -73,6 +74,8 @@ TEST_P(DeformOnCuda, EachAlgorithmAgreesWithTheReference) {
         const Tier tier = matrix::kRoundedTiers[kind];
         DeformExpected expected(z, direction, deform_tensors(z, tier));
         expected.rounds_one_way = matrix::rounds_one_way(tier);
+        // Each turn explores another choice of tiles and of parts of a reduction.
+        const ExploreSchedules explore(static_cast<std::uint64_t>(turn * 8 + kind));
         for (const auto& [name, algorithm] : algorithms().entries()) {
           if (!support_of(algorithm, z, direction).yes) continue;
           SCOPED_TRACE(cat(name, " ", name_of(direction), " ", z.text(), ", ", name_of(tier)));

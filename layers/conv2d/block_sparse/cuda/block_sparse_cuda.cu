@@ -38,10 +38,8 @@
 //            CPUs
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "framework/cuda/map.cuh"
-#include "framework/machine/peaks.h"
 #include "layers/conv2d/block_sparse/cuda/block_sparse_lists.cuh"
 #include "layers/conv2d/epilogue.cuh"
 
@@ -304,29 +302,39 @@ SparseKernel kernel_of(const Conv2dProblem& z, const SparseTile& tile) {
               : kernel_of<false, unsigned long long>(tile);
 }
 
-// Returns the estimated microseconds of the kernel with this tile. `work` is the issue cycles of
-// all warps, which the SMs share; `alone` is the latency of one warp. The constants were fitted on
-// an H100 with the layers of ResNet-18, densities 0.2, 0.1 and 0.04, batch 1 and 32. The tile with
-// the lowest estimate takes on average 1.02 times the time of the best tile on these layers, and
-// 1.03 times (at most 1.4) on those of ResNet-50.
-double estimated_us(const Conv2dProblem& z, const SparseTile& tile) {
-  constexpr double kClock = 1700;  // cycles per microsecond
-  const double lists = static_cast<double>(ceil_div(z.k, std::int64_t{kRows}));
-  const double warps = lists * std::ceil(static_cast<double>(z.n * z.p() * z.q()) /
-                                         (static_cast<double>(kPixels) * tile.tiles));
-  const double chunks = std::ceil(expected_entries(z) / kChunk);
-  const double product = z.math == MathMode::tf32 ? 0.7 : 1;  // one product instead of three
-  const double work =
-      warps * (tile.shared ? chunks * (38 * product * tile.tiles + 80) + 540 + 680 * tile.tiles
-                           : chunks * (26 * product * tile.tiles + 9) + 75 + 680 * tile.tiles);
-  const double alone =
-      std::ceil(chunks / (tile.shared ? kWarps : 1)) * 560 + 1500 + 500 * tile.tiles;
-  return (work / 4 / cuda_device_facts().multiprocessors + alone) / kClock;
+Cost counts_of(const Conv2dProblem& z, const SparseTile& tile) {
+  constexpr const char* kNames[2][2] = {{"f32", "f32 shared"}, {"tf32", "tf32 shared"}};
+  const double lists = number(ceil_div(z.k, std::int64_t{kRows}));
+  const double pixel_tiles =
+      std::ceil(number(z.n * z.p() * z.q()) / (static_cast<double>(kPixels) * tile.tiles));
+  const double entries = expected_entries(z), chunks = std::ceil(entries / kChunk);
+  const double of_warps = lists * pixel_tiles * chunks;  // chunks of all lists and pixels
+  Cost out = sparse_counts(z, entries);
+  out.issued = of_warps * products_of(z) * 2 * kRows * kChunk * kPixels * tile.tiles;
+  // Elements of x, entries and weights.
+  const int floats = kPixels * tile.tiles + kRows;
+  out.cached = of_warps * kChunk * (4.0 * floats + sizeof(Entry));
+  out.schedule = kNames[z.math == MathMode::tf32 ? 1 : 0][tile.shared ? 1 : 0];
+  out.blocks = pixel_tiles * (tile.shared ? lists : std::ceil(lists / kWarps));
+  out.resident = 4;  // with 128 registers of a thread
+  out.chain = std::ceil(chunks / (tile.shared ? kWarps : 1));
+  out.waits = tile.shared ? kWarps - 1 : 0;  // sums of the other warps
+  out.listed_warps = of_warps * (2 * tile.tiles + 3);  // loads
+  out.stored = lists * kRows * pixel_tiles * kPixels * tile.tiles;
+  out.prepared_bytes = sizeof(float) * number(z.weight_format.stored_elements()) +
+                       static_cast<double>(ListLayout(z, nullptr).bytes);
+  out.prepare_launches = 1;
+  return out;
 }
 
 const SparseTile& best_tile(const Conv2dProblem& z) {
-  return *std::ranges::min_element(kTiles, {},
-                                   [&](const SparseTile& tile) { return estimated_us(z, tile); });
+  static KeptPlans<const SparseTile*> kept;
+  return **kept.get(z, Direction::forward, [&] {
+    Cheapest<const SparseTile*> best({"conv2d", "block_sparse", Direction::forward},
+                                     DeviceType::cuda, z.dtype);
+    for (const SparseTile& tile : kTiles) best.offer(&tile, counts_of(z, tile));
+    return best.found();
+  });
 }
 
 void forward(const Conv2dForwardArgs& args) {
@@ -389,15 +397,9 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction) {
 }
 
 Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
-  const double us = direction == Direction::backward_data     ? data_us(z)
-                    : direction == Direction::backward_weight ? weights_us(z)
-                                                              : estimated_us(z, best_tile(z));
-  const auto pixels = static_cast<double>(z.n * z.k * z.p() * z.q());
-  const double flops = std::max(1.0, 2 * pixels * expected_entries(z));
-  return {.flops = flops,
-          .bytes = z.nominal_bytes(),
-          .peak_share = std::clamp(flops / (kUnmeasuredGpu.tf32_flops * us * 1e-6), 1e-5, 1.0),
-          .tensor_cores = true};
+  return direction == Direction::backward_data     ? data_cost(z)
+         : direction == Direction::backward_weight ? weights_cost(z)
+                                                   : counts_of(z, best_tile(z));
 }
 
 std::size_t workspace_bytes(const Conv2dProblem& z, Direction direction) {

@@ -48,7 +48,6 @@
 // Read next  block_sparse_cuda.cu, the forward pass; cpu/block_sparse_cpu.cpp
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "framework/cuda/map.cuh"
 #include "framework/cuda/shared_float.cuh"
@@ -409,7 +408,6 @@ struct DataTile {
   int tiles = 2;      // tiles of a warp, of 16 pixels
   int threads = 256;  // of a block of threads
   int range = 1;      // pixels of dx that a block computes
-  double us = std::numeric_limits<double>::infinity();
   int pixels() const { return threads / 2 * tiles; }  // pixels of dy that a block reads at once
 };
 
@@ -436,53 +434,54 @@ double reaching(const Conv2dProblem& z, double range) {
   return std::min(all, range * share + rows * static_cast<double>(z.q()) + columns + 1);
 }
 
-// Returns estimated microseconds. The constants are cycles of a quarter of an SM. They were fitted
-// on an H100 to 380 measured times: ten layers of ResNet, density 0.2 and 0.1 of 16x1 blocks, batch
-// 32, all tiles. The mean error is 14 %.
-double estimated_us(const Conv2dProblem& z, const DataTile& tile) {
-  constexpr double kClock = 1700;  // cycles per microsecond
-  const double processors = cuda_device_facts().multiprocessors;
-  const double lists = static_cast<double>(ceil_div(z.k, std::int64_t{kRows}));
-  const double pieces = static_cast<double>(ceil_div(z.c, std::int64_t{tile.across}));
-  const double here = std::min(static_cast<double>(z.c), static_cast<double>(tile.across));
-  const double entries = expected_entries(z) / static_cast<double>(z.c) * here;  // entries of a
-                                                                                 // segment
-  const double channel_entries = entries / here;
-  const double most =
-      std::min(static_cast<double>(z.r * z.s),
-               channel_entries + 2.2 * std::sqrt(channel_entries));  // maximum over channels
-  const double chunks = std::max(entries / kChunk + 0.5, most);
+Cost counts_of(const Conv2dProblem& z, const DataTile& tile) {
+  constexpr const char* kNames[2][2] = {{"f32", "f32 4 tiles"}, {"tf32", "tf32 4 tiles"}};
+  const double lists = number(ceil_div(z.k, std::int64_t{kRows}));
+  const double segments = number(ceil_div(z.c, std::int64_t{tile.across}));
+  const double here = std::min(number(z.c), static_cast<double>(tile.across));
+  const double list_entries = expected_entries(z);
+  const double entries = list_entries / number(z.c) * here;  // of a segment of a list
+  // A segment has a chunk for each entry of its fullest channel. Entries are at random, so the
+  // fullest of up to 32 channels has about two standard deviations more than the mean.
+  const double mean = entries / here;
+  const double most = std::min(number(z.r * z.s), mean + 2 * std::sqrt(mean));
+  const double chunks = std::ceil(std::max(entries / kChunk, most));
   const double blocks =
-      std::ceil(static_cast<double>(z.n * z.h * z.w) / static_cast<double>(tile.range)) * pieces;
+      std::ceil(number(z.n * z.h * z.w) / static_cast<double>(tile.range)) * segments;
   const double pixels = reaching(z, tile.range);
-  const double warps = std::ceil(pixels / (16 * tile.tiles));
+  const double tiles = std::ceil(pixels / (16 * tile.tiles)) * tile.tiles;  // of a block
   const double passes = std::ceil(pixels / tile.pixels());
-  const double product = z.math == MathMode::tf32 ? 0.7 : 1;  // one instruction instead of three
-  const double stride = z.stride_w > 1 ? 1.5 : 1;             // two pixels share a bank
-  const double per_list =
-      chunks * (66 * product * stride * tile.tiles + 38) + 200 * tile.tiles + 38;  // cycles of a
-                                                                                   // warp for a
-                                                                                   // list
-  const double around = tile.across * tile.range / 5.0 + 1150;
-  const double busy = warps / 4 * lists * per_list + around;
-  const double alone = passes * lists * (1760 + chunks * 247 * tile.tiles) + around;
-  const double together = kMaxThreads / static_cast<double>(tile.threads) * 2;
-  return std::max(std::ceil(blocks / processors) * busy,
-                  std::ceil(blocks / (together * processors)) * alone) /
-             kClock +
-         21;  // kernel that writes the lists, and its launch
+  const double products = blocks * tiles * lists * chunks;  // of 16 pixels and 8 entries
+  // An addition to shared memory is a load and a store. With strides two pixels share a bank.
+  const double additions = 4.0 * 2 * (z.stride_w > 1 ? 2 : 1);
+  Cost out = sparse_counts(z, list_entries);
+  out.issued = products * products_of(z) * 2 * 16 * kRows * kChunk;
+  // Pixels of dy, and the chunks, which the tiles of a warp share.
+  out.cached = blocks * lists *
+               (tiles * 16 * kRows * sizeof(float) +
+                tiles / tile.tiles * chunks * kChunk *
+                    (kRows * sizeof(float) + static_cast<double>(sizeof(Entry))));
+  out.schedule = kNames[z.math == MathMode::tf32 ? 1 : 0][tile.tiles == 4 ? 1 : 0];
+  out.blocks = blocks;
+  out.resident = 2.0 * kMaxThreads / tile.threads;
+  out.chain = passes * lists * chunks;
+  out.waits = passes * lists;  // loads of dy
+  out.listed_warps = products * additions + blocks * lists * tiles * 8;  // 8 loads of dy
+  out.stored = blocks * tile.across * tile.range;
+  return out;
 }
 
-DataTile best_tile(const Conv2dProblem& z) {
+DataTile search_tile(const Conv2dProblem& z) {
   const auto all = static_cast<double>(z.n * z.h * z.w);
   const double share = static_cast<double>(z.p() * z.q()) / static_cast<double>(z.h * z.w);
-  DataTile best;
+  Cheapest<DataTile> best({"conv2d", "block_sparse", Direction::backward_data}, DeviceType::cuda,
+                          z.dtype);
   for (const int across : {8, 16, 32}) {
     if (across > 8 && across / 2 >= z.c) continue;
     for (const int tiles : {2, 4}) {
       if (tiles > 2 && !has_few_taps(z)) continue;
       for (const int threads : {128, 256}) {
-        DataTile tile{across, tiles, threads, 0, 0};
+        DataTile tile{across, tiles, threads, 0};
         const double room = (cuda_device_facts().shared_bytes_per_block / 2.0 - 1024) * threads /
                             kMaxThreads / kBytes / across;
         // Tries different ranges of dx. A block needs about `passes` passes over the pixels of dy
@@ -491,13 +490,17 @@ DataTile best_tile(const Conv2dProblem& z) {
           const double wanted = (passes * tile.pixels() - reaching(z, 0)) / share;
           tile.range = static_cast<int>(std::min({wanted, room, all}));
           if (tile.range < std::min(32.0, all)) continue;
-          tile.us = estimated_us(z, tile);
-          if (tile.us < best.us) best = tile;
+          best.offer(tile, counts_of(z, tile));
         }
       }
     }
   }
-  return best;
+  return best.found();
+}
+
+DataTile best_tile(const Conv2dProblem& z) {
+  static KeptPlans<DataTile> kept;
+  return *kept.get(z, Direction::backward_data, [&] { return search_tile(z); });
 }
 
 struct DataLayout {
@@ -520,7 +523,14 @@ struct DataLayout {
 
 }  // namespace
 
-double data_us(const Conv2dProblem& z) { return best_tile(z).us; }
+Cost data_cost(const Conv2dProblem& z) {
+  const DataTile tile = best_tile(z);
+  Cost out = counts_of(z, tile);
+  out.prepared_bytes = sizeof(float) * number(z.weight_format.stored_elements()) +
+                       static_cast<double>(DataLayout(z, tile, nullptr).bytes);
+  out.prepare_launches = 1;
+  return out;
+}
 
 std::size_t data_prepared_bytes(const Conv2dProblem& z) {
   return DataLayout(z, best_tile(z), nullptr).bytes;

@@ -32,6 +32,7 @@
 #include "framework/cuda/tensor_cores/mma_tf32.cuh"
 #include "framework/memory/memory.h"
 #include "layers/conv2d/algorithm.h"
+#include "layers/conv2d/shared/kept_plans.h"
 
 namespace convscope::block_sparse {
 
@@ -326,18 +327,30 @@ __device__ inline void add_products(const float4& a, const float (&b)[kTiles][2]
   }
 }
 
+// ---- counts ------------------------------------------------------------------------------------
+
+// Returns the products in TF32 for each product: three for f32.
+inline double products_of(const Conv2dProblem& z) { return z.math == MathMode::tf32 ? 1 : 3; }
+
+// Returns the counts that do not depend on tiles. `entries` is the length of a list.
+inline Cost sparse_counts(const Conv2dProblem& z, double entries) {
+  return {.flops = std::max(1.0, 2 * number(z.n * z.k * z.p() * z.q()) * entries),
+          .bytes = z.nominal_bytes(),
+          .tensor_cores = true};
+}
+
 // ---- dw and dx, called by block_sparse_cuda.cu --------------------------------------------------
 
 // Computes dw of the stored blocks (block_sparse_weights_cuda.cu). The next two functions return
-// its workspace and its estimated time.
+// its workspace and its counts.
 void weights_from_lists(const Conv2dBackwardWeightArgs& args);
 std::size_t weights_workspace_bytes(const Conv2dProblem& problem);
-double weights_us(const Conv2dProblem& problem);
+Cost weights_cost(const Conv2dProblem& problem);
 
 // Computes dx (block_sparse_data_cuda.cu).
 void data_from_pieces(const Conv2dBackwardDataArgs& args);
 void prepare_data(const Conv2dPrepareArgs& args);
 std::size_t data_prepared_bytes(const Conv2dProblem& problem);
-double data_us(const Conv2dProblem& problem);
+Cost data_cost(const Conv2dProblem& problem);
 
 }  // namespace convscope::block_sparse

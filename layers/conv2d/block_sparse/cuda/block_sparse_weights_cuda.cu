@@ -38,7 +38,6 @@
 // Read next  block_sparse_cuda.cu, the forward pass; cpu/block_sparse_weights.cpp
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "framework/cuda/async_copy.cuh"
 #include "framework/cuda/map.cuh"
@@ -309,7 +308,6 @@ constexpr int kLongestChain = 160;  // framework/simd/sum_chain.h
 struct BlockSparseWeightTiling {
   WeightTile tile = kTiles[0];
   int parts = 1, turns = 1;
-  double us = std::numeric_limits<double>::infinity();
 };
 
 using WeightKernel = void (*)(const WeightSums);
@@ -335,32 +333,37 @@ std::int64_t strips_of(const Conv2dProblem& z) {
   return ceil_div(z.n * z.p() * z.q(), std::int64_t{kStrip});
 }
 
-// Returns the estimated microseconds with `parts` parts, the larger of two times. `busy` is the
-// time if the instructions of the two blocks on an SM limit the speed; `alone` is the time if each
-// strip waits for its loads. The cycles were fitted on an H100 to 320 measured times: ten layers of
-// ResNet, density 0.2 and 0.1 of 16x1 blocks, batch 32, all tiles. The mean error is 20 %. The tile
-// with the lowest estimate took about 1.05 times the time of the best tile.
-double estimated_us(const Conv2dProblem& z, const WeightTile& tile, int parts) {
-  constexpr double kClock = 1700;  // cycles per microsecond
-  const double processors = cuda_device_facts().multiprocessors;
-  const double chunks = std::max(1.0, std::ceil(expected_entries(z) / kChunk));
-  const double warps_of_list = std::ceil(chunks / tile.tiles);
-  const double groups =
-      static_cast<double>(ceil_div(ceil_div(z.k, std::int64_t{kRows}), std::int64_t{tile.lists}));
-  const double blocks = parts * groups * std::ceil(warps_of_list * tile.lists / kWarps);
-  const double strips = std::ceil(static_cast<double>(strips_of(z)) / parts);
-  const double product = z.math == MathMode::tf32 ? 0.7 : 1;  // one product instead of three
-  const double step = 15.5 * product * tile.tiles;            // cycles of a warp on a quarter of an
-                                                              // SM
-  const double used = std::min(1.0, warps_of_list * tile.lists / kWarps);
-  const double strip_cycles = kPeriod * step * kWarps / 4 * used + 2120 + 284 * tile.lists;
-  const double turns = std::ceil(blocks / processors);
-  const double busy = turns * (strips * strip_cycles + 3870);
-  const double alone = std::ceil(blocks / (2 * processors)) * strips * 4770;
-  return std::max(busy, alone) / kClock + 19;  // 19 us: lists, addition of parts, launches
+Cost counts_of(const Conv2dProblem& z, const WeightTile& tile, int parts) {
+  constexpr const char* kNames[2][2] = {{"f32", "f32 4 tiles"}, {"tf32", "tf32 4 tiles"}};
+  const double entries = expected_entries(z);
+  const double chunks = std::max(1.0, std::ceil(entries / kChunk));
+  const double lists = number(ceil_div(z.k, std::int64_t{kRows}));
+  const double warps = std::ceil(chunks / tile.tiles);  // of a list
+  const double blocks =
+      parts * std::ceil(lists / tile.lists) * std::ceil(warps * tile.lists / kWarps);
+  const double strips = std::ceil(number(strips_of(z)) / parts);
+  const double tiles = parts * strips * lists * warps * tile.tiles;  // of 8 entries, in all strips
+  const double rows = static_cast<double>(tile.lists) * kRows;       // of dy
+  const double part_bytes = number(most_chunks(z)) * kChunk * kRows * sizeof(float);
+  const double dw_bytes = sizeof(float) * number(z.weight_format.stored_elements());
+  Cost out = sparse_counts(z, entries);
+  out.issued = tiles * products_of(z) * 2 * kRows * kChunk * kStrip;
+  out.cached = sizeof(float) * kStrip * (blocks * strips * rows + tiles * kChunk);
+  out.schedule = kNames[z.math == MathMode::tf32 ? 1 : 0][tile.tiles == 4 ? 1 : 0];
+  out.blocks = blocks;
+  out.resident = 2;
+  out.chain = strips * kPeriod;
+  // Rows of a strip are copied in fours where their length allows it.
+  out.copies = strips * std::ceil(rows * kStrip / (z.p() * z.q() % 4 == 0 ? 4 : 1) /
+                                  kThreadsOfBlock);
+  out.waits = strips;                                // barriers
+  out.listed_warps = tiles * kChunk * kStrip / 32;   // loads of x
+  out.pass_bytes = 2 * parts * part_bytes + 2 * dw_bytes;  // parts; blocks to lists, dw
+  out.launches = 3;
+  return out;
 }
 
-BlockSparseWeightTiling plan_of(const Conv2dProblem& z) {
+BlockSparseWeightTiling search_plan(const Conv2dProblem& z) {
   const std::int64_t strips = strips_of(z);
   const double bytes = 64.0 * kChunk * static_cast<double>(most_chunks(z));
   const auto most = static_cast<std::int64_t>(
@@ -368,14 +371,15 @@ BlockSparseWeightTiling plan_of(const Conv2dProblem& z) {
                  static_cast<double>(std::min<std::int64_t>(strips, kMaxParts))));
   const std::int64_t least = std::min(most, ceil_div(strips, std::int64_t{kLongestChain}));
   const auto room = static_cast<std::size_t>(cuda_device_facts().shared_bytes_per_block);
-  BlockSparseWeightTiling best;
+  Cheapest<BlockSparseWeightTiling> search({"conv2d", "block_sparse", Direction::backward_weight},
+                                           DeviceType::cuda, z.dtype);
   for (const WeightTile& tile : kTiles) {
     if (shared_bytes(z, tile) > room) continue;
     for (std::int64_t parts = least; parts <= most; parts += 1 + parts / 8) {
-      const double us = estimated_us(z, tile, narrow(parts));
-      if (us < best.us) best = {tile, narrow(parts), 1, us};
+      search.offer({tile, narrow(parts)}, counts_of(z, tile, narrow(parts)));
     }
   }
+  BlockSparseWeightTiling best = search.found();
   // `turns` is the size of the grid along z. It is large enough that nearly all lists need one
   // iteration of the kernel's loop; longer lists take several.
   const double entries = expected_entries(z);
@@ -383,6 +387,11 @@ BlockSparseWeightTiling plan_of(const Conv2dProblem& z) {
   best.turns =
       std::max(1, static_cast<int>(std::ceil((entries + 3 * std::sqrt(entries)) / at_once)));
   return best;
+}
+
+BlockSparseWeightTiling plan_of(const Conv2dProblem& z) {
+  static KeptPlans<BlockSparseWeightTiling> kept;
+  return *kept.get(z, Direction::backward_weight, [&] { return search_plan(z); });
 }
 
 struct WeightLayout {
@@ -405,7 +414,10 @@ struct WeightLayout {
 
 }  // namespace
 
-double weights_us(const Conv2dProblem& z) { return plan_of(z).us; }
+Cost weights_cost(const Conv2dProblem& z) {
+  const BlockSparseWeightTiling plan = plan_of(z);
+  return counts_of(z, plan.tile, plan.parts);
+}
 
 std::size_t weights_workspace_bytes(const Conv2dProblem& z) {
   return WeightLayout(z, plan_of(z), nullptr).bytes;

@@ -32,16 +32,16 @@
 // Numerics   one rounding per FMA in the order of (r, s); backward_weight adds threads and slices
 //            in a fixed order: same bits on each run; exact on integers below 2^24
 // Backward   dx assigned; dw assigned or added to
-// Choices    peak_share of tiles is 0.45, the share of FMAs among the instructions of the inner
-//            loops; the rest are loads and index arithmetic. For large kernels it comes from the
-//            plan's estimate, for single elements from their time
+// Choices    large kernels: the lowest estimated time chooses the tiling, and whether threads share
+//            the rows of a kernel. Other kernels run where their shapes and alignments fit
 // Source     L. Sifre 2014: Rigid-Motion Scattering (thesis)
 // Read next  depthwise_elements_cuda.cu; depthwise_forward_cuda.cu
-#include "framework/machine/peaks.h"
+#include <algorithm>
+#include <cmath>
+
 #include "layers/conv2d/depthwise/cuda/depthwise_kernels.h"
 #include "layers/conv2d/depthwise/cuda/depthwise_large_launch.h"
 #include "layers/conv2d/depthwise/cuda/depthwise_launch.cuh"
-#include "layers/conv2d/shared/cuda/device_time.cuh"
 
 namespace convscope {
 namespace depthwise {
@@ -72,6 +72,14 @@ using depthwise::fits_large;
 using depthwise::fits_split;
 using depthwise::fits_tiles;
 using depthwise::fits_window;
+
+// Tells whether every image of x and of y begins at a multiple of 16 bytes.
+bool images_are_whole(const Conv2dProblem& z) {
+  const auto is_whole = [&](std::int64_t plane) {
+    return z.c * plane * static_cast<std::int64_t>(size_of(z.dtype)) % 16 == 0;
+  };
+  return is_whole(z.h * z.w) && is_whole(z.p() * z.q());
+}
 
 void forward(const Conv2dForwardArgs& args) {
   const Conv2dProblem& z = args.problem;
@@ -115,12 +123,7 @@ void backward_weight(const Conv2dBackwardWeightArgs& args) {
   if (depthwise::fits_window_weight(z, args.x, args.dy)) {
     return depthwise::backward_weight_by_window(args);
   }
-  // Tells whether every image begins at a multiple of 16 bytes.
-  const auto whole_units = [&](std::int64_t plane) {
-    return z.c * plane * static_cast<std::int64_t>(size_of(z.dtype)) % 16 == 0;
-  };
-  whole_units(z.h * z.w) && whole_units(z.p() * z.q()) &&
-          depthwise::fits_small_planes(z, args.x, args.dy)
+  images_are_whole(z) && depthwise::fits_small_planes(z, args.x, args.dy)
       ? depthwise::backward_weight_of_small_planes(args)
       : depthwise::backward_weight_by_tiles(args);
 }
@@ -154,71 +157,162 @@ std::size_t workspace_bytes(const Conv2dProblem& z, Direction direction) {
   return static_cast<std::size_t>(z.k * z.r * z.s * slices) * sizeof(float);
 }
 
-// Returns the share of the peak that depthwise_elements_cuda.cu reaches. For y and dx, the
-// constants are the time of one term of a thread, and the time of one term in all threads of an SM.
-// For dw, they are the time of adding up one tap in a block, and the time of one term in each
-// thread of the blocks on an SM. All are microseconds on one H200.
-double share_of_elements(const Conv2dProblem& z, Direction direction) {
-  using device_time::number, device_time::processors;
+// ---- counts ------------------------------------------------------------------------------------
+
+// Counts of all kernels that have at most one launch and no sums of slices.
+Cost counts_of(const Conv2dProblem& z, const char* schedule) {
+  return {.flops = z.nominal_flops(), .bytes = z.nominal_bytes(), .schedule = schedule};
+}
+
+double element_of(const Conv2dProblem& z) { return static_cast<double>(size_of(z.dtype)); }
+
+// A tile in shared memory with a strip of results for each thread.
+Cost tiles_cost(const Conv2dProblem& z, Direction direction) {
+  const bool weight = direction == Direction::backward_weight;
+  const bool parities = direction == Direction::backward_data && z.stride_h == 2;
+  const DepthwiseTiling t = weight     ? depthwise::tiling_of_weight(z)
+                            : parities ? depthwise::tiling_of_parities(z)
+                                       : depthwise::tiling_of_forward(z, direction);
+  // Rows that are not whole units are copied element by element.
+  const bool units = !parities && depthwise::unit_of(depthwise::plane_map(z)) > 0;
+  const double chunks = t.chunks(static_cast<int>(z.c));
+  const double slices = weight ? depthwise::weight_slices_by_tiles(z) : 1;
+  const double tiles = number(z.n) * t.bands * chunks;
+  const double blocks = weight ? chunks * slices : tiles;
+  const double each = std::ceil(tiles / blocks);  // tiles of a block
+  const double strips = ceil_div(t.items(), t.threads());
+  const double taps = number(z.r * z.s) / (parities ? 4 : 1);  // that reach one of four parities
+  const double copied = static_cast<double>(t.planes) * t.rows * t.pitch;
+  const double results = weight ? taps * t.threads() : t.staged_floats();
+  const double bytes = std::max(copied * element_of(z), weight ? 4 * results : 0.0) + 1024;
+  Cost out = counts_of(z, units ? "tiles" : "tiles of single elements");
+  out.issued = tiles * strips * t.threads() * 2 * DepthwiseTiling::kGroup *
+               (weight ? t.in_strip / std::max(number(z.stride_h), 1.0) : t.out_strip) * taps;
+  out.cached = tiles * t.planes * t.rows * t.in_w * element_of(z);
+  out.blocks = blocks;
+  const double fit = cuda_device_facts().shared_bytes_per_block / bytes;
+  out.resident = std::clamp(std::floor(std::min(2048.0 / t.threads(), fit)), 1.0, 32.0);
+  out.chain = each * strips * (t.rows - (t.strips - 1) * t.in_strip);
+  out.copies = each * std::ceil(copied / (units ? t.unit : 1) / t.threads());
+  out.waits = each + (weight ? taps : 0);  // barriers, and sums of the threads
+  out.stored = weight ? blocks * t.planes * taps : tiles * results;
+  if (weight) {
+    out.pass_bytes = 2 * 4 * slices * number(z.k) * taps;  // partial sums
+    out.launches = 2;
+  }
+  return out;
+}
+
+// A window in registers: a thread has some results of a row, and loads the rows that they need.
+Cost window_cost(const Conv2dProblem& z, Direction direction) {
+  constexpr double kThreadsOfBlock = 128;
+  constexpr double kResident = 8;  // with 64 registers of a thread
+  const bool parities = direction == Direction::backward_data && z.stride_h == 2;
+  const bool weight = direction == Direction::backward_weight;
+  const std::int64_t row = direction == Direction::backward_data ? z.w : z.q();
+  const double columns = depthwise::unit_of_rows(static_cast<int>(row));
+  const double taps = number(z.r * z.s) / (parities ? 4 : 1);
+  const double rows = parities ? std::ceil(number(z.r) / 2) : number(z.r);  // loaded
+  const double wide = parities ? columns / 2 + 1 : columns * number(z.stride_w) + number(z.s);
+  const double results = parities ? 2 * columns : columns;  // of a thread
+  const double elements =
+      number((direction == Direction::backward_data ? z.x_shape() : z.y_shape()).numel());
+  Cost out = counts_of(z, "window");
+  out.cached = elements / results * rows * wide * element_of(z);
+  out.resident = kResident;
+  if (weight) {  // a block for each channel
+    const double rounds = std::ceil(elements / number(z.c) / columns / kThreadsOfBlock);
+    out.blocks = number(z.c);
+    out.issued = out.blocks * rounds * kThreadsOfBlock * columns * 2 * taps;
+    out.chain = rounds * rows;
+    out.waits = taps;  // sums of the threads
+    return out;
+  }
+  out.issued = 2 * elements * taps;
+  out.blocks = std::ceil(elements / results / kThreadsOfBlock);
+  out.chain = rows;
+  return out;
+}
+
+// Planes of 7x7 and 14x14: a thread has 7 rows of results in registers.
+Cost small_cost(const Conv2dProblem& z, Direction direction) {
+  constexpr double kThreadsOfBlock = 64, kRows = 7;
+  const bool weight = direction == Direction::backward_weight;
+  const double side = number(z.h), out_side = number(z.p());
+  const double planes = kThreadsOfBlock / std::ceil(out_side / kRows);  // of a block
+  const double area = side * side + out_side * out_side;
   const double taps = number(z.r * z.s);
-  double us = 0;
+  const double slices = weight ? depthwise::weight_slices_of_small_planes(z) : 1;
+  const double each = weight ? std::ceil(number(z.n) / slices) : 1;  // planes of a thread
+  Cost out = counts_of(z, "small planes");
+  out.blocks = weight ? std::ceil(number(z.c) / planes) * slices
+                      : std::ceil(number(z.n * z.c) / planes);
+  out.issued = 2 * out.blocks * each * kThreadsOfBlock * kRows * out_side * taps;
+  out.cached = number(z.n * z.c) * (weight ? area : side * side) * element_of(z);
+  out.resident = std::clamp(std::floor(cuda_device_facts().shared_bytes_per_block /
+                                       (planes * area * element_of(z) + 1024)),
+                            1.0, 32.0);
+  out.chain = each * (kRows * number(z.stride_h) + number(z.r - z.stride_h));
+  out.copies = each * std::ceil(planes * (weight ? area : side * side) * element_of(z) / 16 /
+                                kThreadsOfBlock);
+  out.waits = 2 * each;
+  out.stored = weight ? out.blocks * planes * taps : number(z.n * z.c) * out_side * out_side;
+  if (weight) {
+    out.pass_bytes = 2 * 4 * slices * number(z.k) * taps;  // partial sums
+    out.launches = 2;
+  }
+  return out;
+}
+
+// A thread for each element. Each term loads an element and a weight, and computes their places.
+Cost elements_cost(const Conv2dProblem& z, Direction direction) {
+  const double taps = number(z.r * z.s), threads = kThreads;
+  Cost out = counts_of(z, "elements");
+  out.resident = 2048 / threads;
   if (direction == Direction::backward_weight) {
     const double slices = depthwise::weight_slices_by_elements(z);
-    const double terms = std::ceil(number(z.n * z.p() * z.q()) / slices / kThreads);
-    us = taps * std::ceil(number(z.k) * slices / (8 * processors())) * (0.057 + 1.1 * terms);
+    const double terms = std::ceil(number(z.n * z.p() * z.q()) / slices / threads);
+    out.blocks = number(z.k) * slices;
+    out.chain = taps * terms;
+    out.waits = taps;  // sums of the threads
+    out.pass_bytes = 2 * 4 * slices * number(z.k) * taps;
+    out.launches = 2;
   } else {
     const bool data = direction == Direction::backward_data;
     const double terms = taps * (data ? number(z.k_per_group()) : 1.0);
     const double elements = number((data ? z.x_shape() : z.y_shape()).numel());
-    us = terms * (0.12 + (data ? 0.76 : 0.33) * elements / (2048 * processors()));
+    const LaunchShape shape = grid_for(static_cast<std::int64_t>(elements));
+    out.blocks = shape.grid.x;
+    out.chain = terms * std::ceil(elements / (out.blocks * threads));
   }
-  return device_time::share_of(z.nominal_flops(), us, kUnmeasuredGpu.f32_flops);
+  const double all = out.blocks * threads * out.chain;  // terms of all threads
+  out.issued = 2 * all;
+  out.cached = 2 * all * element_of(z);
+  out.listed_warps = all / 32;
+  return out;
 }
 
-// If rows are not whole units of 4 or 2 elements, they are copied to tiles element by element. The
-// extra time grows with the number of padded elements of an SM's planes: kNumberUs microseconds for
-// each element on one H200. While each thread has few elements, each costs kFirstNumberUs more, up
-// to kMaxFirstUs in total. Tiles of dw take twice as long.
-constexpr double kFirstNumberUs = 0.0023, kMaxFirstUs = 3.5, kNumberUs = 0.00012;
-double single_numbers_us(const Conv2dProblem& z, Direction direction) {
-  using device_time::number;
+// Operands count as aligned.
+Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
   const bool weight = direction == Direction::backward_weight;
-  if (depthwise::unit_of(depthwise::plane_map(z)) > 0 ||
-      depthwise::fits_small_planes(z, nullptr, nullptr) ||
-      (weight ? depthwise::fits_window_weight(z, nullptr, nullptr)
-              : fits_window(z, direction, nullptr, nullptr, nullptr))) {
-    return 0;
+  if (!fits_tiles(z, direction)) {
+    if (!fits_large(z, direction)) return elements_cost(z, direction);
+    if (weight) {
+      return depthwise::fits_split_weight(z) ? depthwise::split_weight_cost(z)
+                                             : depthwise::large_cost(z, direction);
+    }
+    return fits_split(z, direction) ? depthwise::split_cost(z, direction)
+                                    : depthwise::large_cost(z, direction);
   }
-  const double numbers = std::ceil(number(z.n * z.c) / device_time::processors()) *
-                         number((z.h + z.r - 1) * (z.w + z.s - 1));
-  return (weight ? 2 : 1) *
-         (std::min(kFirstNumberUs * numbers, kMaxFirstUs) + kNumberUs * numbers);
-}
-
-Conv2dCost cost(const Conv2dProblem& problem, Direction direction) {
-  const bool tiles = fits_tiles(problem, direction);
-  const bool weight = direction == Direction::backward_weight;
-  const auto partial = static_cast<double>(workspace_bytes(problem, direction));
-  const bool one_launch = tiles ? depthwise::fits_window_weight(problem, nullptr, nullptr)
-                                : depthwise::fits_split_weight(problem);
-  double share = 0.45;
-  if (!tiles && fits_large(problem, direction)) {
-    const double seconds = weight && one_launch ? depthwise::split_weight_seconds(problem)
-                           : !weight && depthwise::fits_split(problem, direction)
-                               ? depthwise::split_seconds(problem, direction)
-                               : depthwise::large_seconds(problem, direction);
-    share = problem.nominal_flops() / (seconds * kUnmeasuredGpu.f32_flops);
-  } else if (!tiles) {
-    share = share_of_elements(problem, direction);
+  if (weight ? depthwise::fits_window_weight(z, nullptr, nullptr)
+             : fits_window(z, direction, nullptr, nullptr, nullptr)) {
+    return window_cost(z, direction);
   }
-  return {.flops = problem.nominal_flops(),
-          .bytes = problem.nominal_bytes() + partial,
-          .peak_share = share,
-          .pass_bytes = partial,
-          .launches =
-              (weight && !one_launch ? 2.0 : 1.0) +
-              (tiles ? 1e-6 * single_numbers_us(problem, direction) / kUnmeasuredGpu.launch_seconds
-                     : 0)};
+  const bool strided_data = direction == Direction::backward_data && z.stride_h == 2;
+  return (!weight || images_are_whole(z)) && !strided_data &&
+                 depthwise::fits_small_planes(z, nullptr, nullptr)
+             ? small_cost(z, direction)
+             : tiles_cost(z, direction);
 }
 
 const Conv2dAlgorithm kAlgorithm{

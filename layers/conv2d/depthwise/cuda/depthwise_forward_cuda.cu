@@ -192,6 +192,16 @@ void forward_planes(ForwardWork<T> work, const PlaneMap& map) {
 
 }  // namespace
 
+DepthwiseTiling tiling_of_forward(const Conv2dProblem& z, Direction direction) {
+  const PlaneMap map =
+      direction == Direction::backward_data ? rotated(plane_map(z)) : plane_map(z);
+  int unit = source_unit(map);
+  const int store_unit = unit_of_rows(map.q);
+  if (map.stride == 1) unit = std::min(unit, store_unit);
+  return forward_tiling(map, rows_of(map.stride), unit, /*staged=*/store_unit == 0, z.c,
+                        tiles_to_fill_device(z.n));
+}
+
 void forward_by_tiles(const Conv2dForwardArgs& args) {
   const Conv2dProblem& z = args.problem;
   with_float_type(z.dtype, [&](auto zero) {

@@ -5,6 +5,7 @@
 #include <cstddef>
 
 #include "layers/conv2d/algorithm.h"
+#include "layers/conv2d/depthwise/cuda/depthwise_tiling.h"
 
 namespace convscope::depthwise {
 
@@ -22,6 +23,10 @@ void backward_data_by_parities(const Conv2dBackwardDataArgs& args);
 // Computes partial[K R S][slices], the weight gradient of each slice of the batch.
 void backward_weight_by_tiles(const Conv2dBackwardWeightArgs& args);
 int weight_slices_by_tiles(const Conv2dProblem& problem);
+// Returns the tiling of these kernels for aligned operands, for costs.
+DepthwiseTiling tiling_of_forward(const Conv2dProblem& problem, Direction direction);
+DepthwiseTiling tiling_of_parities(const Conv2dProblem& problem);
+DepthwiseTiling tiling_of_weight(const Conv2dProblem& problem);
 
 // Tells whether to use the kernels without tiles, which load a window of x from memory to
 // registers. They are used for 3x3 with stride 2, and when planes are so few that one thread for

@@ -27,7 +27,7 @@
 // Choices    14 columns divide 14, 28, 56 and 112. 4 rows x 14 = 56 accumulators, 17 of x, 4 taps:
 //            about 100 registers, so 5 blocks of 128 threads fit on an SM. 8 and 7 columns are for
 //            other widths, 3 x 9 for gradients of 9x9 and 27x27. make_large_plan() selects tile,
-//            planes and bands by the lowest estimate
+//            planes and bands by the lowest estimated time
 // Source     X. Ding et al. 2022: Scaling Up Your Kernels to 31x31, arXiv 2203.06717, who report
 //            slow library kernels; register tiles as in V. Volkov 2010: Better Performance at Lower
 //            Occupancy
@@ -259,7 +259,8 @@ LargeSizes large_sizes(const Conv2dProblem& z, Direction direction) {
           .pad_top = number(z.pad_top),
           .pad_left = number(z.pad_left),
           .shared_bytes = device.shared_bytes_per_block,
-          .multiprocessors = device.multiprocessors};
+          .multiprocessors = device.multiprocessors,
+          .element = number(static_cast<std::int64_t>(size_of(z.dtype)))};
 }
 
 const LargePlan& large_plan(const Conv2dProblem& z, Direction direction) {
@@ -273,6 +274,11 @@ const LargePlan& large_plan(const Conv2dProblem& z, Direction direction) {
   constexpr std::size_t kMax = 64;
   thread_local std::vector<std::unique_ptr<Remembered>> known;
   thread_local std::size_t oldest = 0;
+  thread_local std::uint64_t state = 0;
+  if (state != cost_state()) {  // other estimates choose other tilings
+    known.clear();
+    state = cost_state();
+  }
   for (const auto& one : known) {
     if (one->sizes == sizes) return one->plan;
   }
@@ -298,16 +304,8 @@ bool fits_large(const Conv2dProblem& z, Direction direction) {
   return large_plan(z, direction).band > 0;
 }
 
-double large_seconds(const Conv2dProblem& z, Direction direction) {
-  constexpr double kCyclesOfPlan = 1.75e9;  // per second, on the GPU of the fit
-  // The estimate was fitted to compare tilings with each other. It is lower than the measured time,
-  // most of all for kernels with few columns, so it is scaled here for the comparison with other
-  // kernels.
-  const bool weight = direction == Direction::backward_weight;
-  const bool few_taps = z.s <= 16;
-  const double times = weight ? few_taps ? 1.5 : 1.3 : few_taps ? 1.85 : 1.35;
-  const double around = weight ? 1.8e-6 : 11e-6;
-  return times * large_plan(z, direction).cycles / kCyclesOfPlan + around;
+Cost large_cost(const Conv2dProblem& z, Direction direction) {
+  return counts_of(large_plan(z, direction), large_sizes(z, direction));
 }
 
 void forward_of_large_kernels(const Conv2dForwardArgs& args) {

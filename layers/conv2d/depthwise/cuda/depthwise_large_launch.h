@@ -13,12 +13,13 @@ inline constexpr std::int64_t kLeastLargeTaps = 20;
 
 LargeSizes large_sizes(const Conv2dProblem& problem, Direction direction);
 
-// Returns the tiling; the reference is valid until this thread has requested 64 other problems.
+// Returns the tiling; the reference is valid until this thread has requested 64 other problems,
+// or cost_state() changes.
 const LargePlan& large_plan(const Conv2dProblem& problem, Direction direction);
 
-// Returns the estimated time of the whole call, for depthwise_large_*.cu and depthwise_split_*.cu.
-double large_seconds(const Conv2dProblem& problem, Direction direction);
-double split_seconds(const Conv2dProblem& problem, Direction direction);
-double split_weight_seconds(const Conv2dProblem& problem);
+// Returns the counts of the whole call, for depthwise_large_*.cu and depthwise_split_*.cu.
+Cost large_cost(const Conv2dProblem& problem, Direction direction);
+Cost split_cost(const Conv2dProblem& problem, Direction direction);
+Cost split_weight_cost(const Conv2dProblem& problem);
 
 }  // namespace convscope::depthwise

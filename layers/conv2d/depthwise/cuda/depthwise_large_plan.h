@@ -18,9 +18,11 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 
 #include "framework/int_math.h"
+#include "layers/dispatch/cost/choose.h"
 #include "layers/dispatch/direction.h"
 
 namespace convscope::depthwise {
@@ -124,7 +126,6 @@ struct LargePlan {
   int run_rows = 0;  // rows in memory that are copied to a tile
   int staged = 0;    // floats of output rows of a band, for each plane
   int threads = kThreads;
-  double cycles = 0;  // estimate for the whole call
 
   constexpr int items() const { return slots * segments * strips * groups; }
   constexpr int source_floats() const { return sources * tile_rows * pitch; }
@@ -179,6 +180,13 @@ struct LargeSizes {
   int n = 1, c = 1, h = 1, w = 1, p = 1, q = 1, r = 1, s = 1;
   int stride_h = 1, stride_w = 1, pad_top = 0, pad_left = 0;
   int shared_bytes = 0, multiprocessors = 1;
+  int element = 4;  // bytes
+
+  double flops() const { return 2.0 * n * c * p * q * r * s; }
+  double bytes() const {
+    const double planes = number(n) * c;
+    return element * (planes * (number(h) * w + number(p) * q) + number(c) * r * s);
+  }
 };
 
 constexpr int shared_floats_of(const LargePlan& t, Direction direction) {
@@ -191,65 +199,66 @@ constexpr int shared_floats_of(const LargePlan& t, Direction direction) {
   return direction == Direction::backward_weight ? std::max(tiles, sums) : tiles;
 }
 
-// Returns the cycles of the whole call, on a GPU that issues 4 warp instructions in a cycle. They
-// serve to compare tilings and as the algorithm's cost. The constants were fitted to an H200.
-constexpr double cycles_of(const LargePlan& t, const LargeSizes& z) {
+// Returns the slices of the batch of backward_weight. Blocks of 6 rounds fill each SM evenly.
+constexpr int weight_slices(const LargePlan& t, const LargeSizes& z) {
+  const std::int64_t jobs = ceil_div(std::int64_t{z.n}, std::int64_t{t.slots}) * t.bands;
+  const std::int64_t wanted = std::int64_t{z.multiprocessors} * 6;
+  return static_cast<int>(std::clamp<std::int64_t>(ceil_div(wanted, std::int64_t{z.c}), 1,
+                                                   std::min<std::int64_t>(jobs, 65535)));
+}
+
+inline Cost counts_of(const LargePlan& t, const LargeSizes& z) {
+  constexpr const char* kNames[] = {"large 4x14", "large 4x8", "large 4x7", "large 3x9"};
   const bool weight = z.direction == Direction::backward_weight;
   const ThreadTile& tile = kThreadTiles[t.tile];
-  const auto number = [](auto value) { return static_cast<double>(value); };
-  // The number of rows of taps that a thread processes for one entry.
-  const double tap_rows = number(weight ? t.segment : t.rows.most_taps());
-  const double chunks = number(t.columns.most_taps()) / 4 + 0.1;
-  const double met =
-      number(std::min(z.direction == Direction::forward ? z.r : z.r, t.in_h)) / number(z.r);
-  const double loads = tile.unit == 4   ? 3
-                       : tile.unit == 2 ? number(tile.columns + 4) / 2
-                                        : number(tile.columns + 3);
-  const double rows = number(tile.rows);
-  const double entry = chunks * (tap_rows * rows * (4 * number(tile.columns) + 1.5) +
-                                 (tap_rows + rows - 1) * (1.3 * loads + 6)) +
-                       (tap_rows + rows) * 12;
-  const int warps = t.threads / 32;
-  const int rounds = ceil_div(t.items() * (weight ? t.entries : 1), t.threads);
-  const double computed = number(warps * rounds) * entry * number(weight ? 1 : t.entries) *
-                          (weight ? 1.0 : std::max(0.5, met));
-  const double run =
-      number(t.slots) * number(std::min(t.in_h, t.rows.source_step * t.tile_rows)) * number(t.in_w);
-  const double taps_run =
-      weight ? number(t.slots * t.band * t.columns.most_taps()) : number(t.tap_sets * z.r * z.s);
-  const double outs = weight ? 0 : number(t.slots * t.staged);
-  const double staged = ((run + taps_run) * 22 + outs * 16) / 32 +
-                        number(t.slots * t.source_floats()) / 128 * 5 + 150.0 * warps;
-  const double bytes = 4.0 * shared_floats_of(t, z.direction) + 1024;
-  const int registers = tile.columns == 14 ? 128 : 80;
-  const int fit = std::max(
-      1, std::min(static_cast<int>(z.shared_bytes / bytes), 65536 / registers / t.threads));
+  // A thread walks down the rows of the source. It loads a row once for 4 taps.
+  const double tap_rows = weight ? t.segment : t.rows.most_taps();
+  const double chunks = ceil_div(t.columns.most_taps(), 4);
+  const double loads = ceil_div(tile.columns + 4, tile.unit);
+  const double entries = weight ? 1 : t.entries;
+  const double rounds = ceil_div(t.items() * (weight ? t.entries : 1), t.threads);
+  const double steps = rounds * entries * chunks * (tap_rows + tile.rows - 1);
+  const double inside = weight ? 1 : std::min(1.0, static_cast<double>(t.in_h) / z.r);
+  // Elements that a block copies to shared memory.
+  const double source =
+      static_cast<double>(t.slots) * std::min(t.in_h, t.rows.source_step * t.tile_rows) * t.in_w;
+  const double taps = weight ? static_cast<double>(t.slots) * t.band * t.columns.most_taps()
+                             : static_cast<double>(t.tap_sets) * z.r * z.s;
+  const double outs = weight ? 0 : static_cast<double>(t.slots) * t.staged;
   const double jobs =
       weight ? number(z.c) * number(ceil_div(z.n, t.slots)) * t.bands
              : number(ceil_div(std::int64_t{z.n} * z.c, std::int64_t{t.slots})) * t.bands;
-  // The time of a block without other blocks on its SM, when its warps wait for memory and for
-  // their own results.
-  const double alone = computed / warps * 1.5 +
-                       900 * (1 + (run + taps_run) / number(16 * t.threads)) + staged / warps;
-  const double in_each = jobs / z.multiprocessors;  // blocks per SM
-  const double rounds_of_blocks =
-      in_each <= 4 * fit ? number(static_cast<int>(ceil_div(static_cast<std::int64_t>(jobs),
-                                                            std::int64_t{z.multiprocessors})))
-                         : in_each + 0.5;
-  const double together = std::min(number(fit), rounds_of_blocks);
-  // While one warp waits, others work, so more warps hide more latency.
-  const double hidden = together * warps / 4;
-  const double issued = 3.6 * hidden / (hidden + 0.9);
-  const double busy = std::max(alone, together * (computed + staged) / issued);
-  return rounds_of_blocks / together * busy + 3000;
+  const double blocks = weight ? number(z.c) * weight_slices(t, z) : jobs;
+  const double each = std::ceil(jobs / blocks);  // jobs of a block
+  const double partial = weight ? 4 * blocks * z.r * z.s : 0;
+  const int registers = tile.columns == 14 ? 128 : 80;
+  const int bytes = 4 * shared_floats_of(t, z.direction) + 1024;
+  const double fma = chunks * 4 * tap_rows * tile.rows * tile.columns;
+  return {.flops = z.flops(),
+          .bytes = z.bytes(),
+          .issued = jobs * t.threads * rounds * entries * inside * 2 * fma,
+          .cached = jobs * (source + taps) * z.element,
+          .schedule = kNames[t.tile],
+          .blocks = blocks,
+          .resident =
+              number(std::max(1, std::min(z.shared_bytes / bytes, 65536 / registers / t.threads))),
+          .chain = each * inside * steps,
+          .copies = each * std::ceil((source + taps) / t.threads),
+          .waits = each + (weight ? t.slots * t.segments : 0),
+          .listed_warps =
+              jobs * (t.threads / 32.0 * inside * steps * loads + (source + taps + outs) / 32),
+          .stored = jobs * outs,
+          .pass_bytes = 2 * partial,
+          .launches = weight ? 2.0 : 1.0};
 }
 
-// Returns the tiling with the fewest cycles. If no tiling fits into shared memory, its `band` is 0.
-constexpr LargePlan make_large_plan(const LargeSizes& z) {
+// Returns the tiling with the lowest estimated time. If no tiling fits into shared memory, its
+// `band` is 0.
+inline LargePlan make_large_plan(const LargeSizes& z) {
   namespace parts = large_plan_parts;
   const bool weight = z.direction == Direction::backward_weight;
   const bool back = z.direction == Direction::backward_data;
-  LargePlan best;
+  Cheapest<LargePlan> search({"conv2d", "depthwise", z.direction}, DeviceType::cuda, DType::f32);
   for (int tile_index = 0; tile_index < 4; ++tile_index) {
     const ThreadTile& tile = kThreadTiles[tile_index];
     if (back && (z.stride_h > 1 || z.stride_w > 1) && tile.unit > 1) continue;
@@ -269,8 +278,7 @@ constexpr LargePlan make_large_plan(const LargeSizes& z) {
     const int all_strips = ceil_div(t.rows.most_outs(), tile.rows);
     const auto consider = [&] {
       if (shared_floats_of(t, z.direction) * 4 > z.shared_bytes) return;
-      t.cycles = cycles_of(t, z);
-      if (best.band == 0 || t.cycles < best.cycles) best = t;
+      search.offer(t, counts_of(t, z));
     };
     if (weight) {
       if (t.tap_pitch / 4 % 2 == 0) t.tap_pitch += 4;
@@ -317,6 +325,7 @@ constexpr LargePlan make_large_plan(const LargeSizes& z) {
       }
     }
   }
+  LargePlan best = search.found();
   best.run_rows = std::min(best.in_h, best.rows.source_step * (best.tile_rows + 1));
   return best;
 }

@@ -170,17 +170,11 @@ void launch_tile(const LargeWeightWork& work) {
   launch(depthwise_large_weight_kernel<kTileOf.rows, kTileOf.columns, kTileOf.unit>, shape, work);
 }
 
-int slices_of_plan(const LargePlan& t, const Conv2dProblem& z) {
-  const std::int64_t jobs = ceil_div(z.n, std::int64_t{t.slots}) * t.bands;
-  const std::int64_t wanted = std::int64_t{cuda_device_facts().multiprocessors} * 6;
-  return static_cast<int>(
-      std::clamp<std::int64_t>(ceil_div(wanted, z.c), 1, std::min<std::int64_t>(jobs, 65535)));
-}
-
 }  // namespace
 
 int weight_slices_of_large_kernels(const Conv2dProblem& z) {
-  return slices_of_plan(large_plan(z, Direction::backward_weight), z);
+  return weight_slices(large_plan(z, Direction::backward_weight),
+                       large_sizes(z, Direction::backward_weight));
 }
 
 void backward_weight_of_large_kernels(const Conv2dBackwardWeightArgs& args) {
@@ -192,7 +186,7 @@ void backward_weight_of_large_kernels(const Conv2dBackwardWeightArgs& args) {
                        .x = args.x,
                        .dy = args.dy,
                        .partial = static_cast<float*>(args.workspace)};
-  work.slices = slices_of_plan(work.plan, z);
+  work.slices = weight_slices_of_large_kernels(z);
   work.plan.tile == 0   ? launch_tile<0>(work)
   : work.plan.tile == 1 ? launch_tile<1>(work)
   : work.plan.tile == 2 ? launch_tile<2>(work)

@@ -25,6 +25,10 @@ void backward_data_3x3(const Conv2dBackwardDataArgs& args);
 void slide_back_3x3(const Conv2dBackwardDataArgs& args);
 void backward_weight_3x3(const Conv2dBackwardWeightArgs& args);
 std::size_t weight_bytes_3x3(const Conv2dProblem& problem);  // workspace in bytes
+struct Walk3x3;
+// Returns the work of a call, for costs: of forward_3x3() or slide_back_3x3(), and of the others.
+Walk3x3 walk_of_slide_3x3(const Conv2dProblem& problem, bool backward);
+Walk3x3 walk_of_both_3x3(const Conv2dProblem& problem);
 // Computes dx and dw in one pass that reads x and dy once. Needs the workspace of dw.
 void backward_3x3(const Conv2dBackwardDataArgs& data, const Conv2dBackwardWeightArgs& weight);
 

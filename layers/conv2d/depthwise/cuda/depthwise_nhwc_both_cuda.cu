@@ -311,6 +311,8 @@ void add_parts(const Conv2dBackwardWeightArgs& args) {
 
 }  // namespace
 
+Walk3x3 walk_of_both_3x3(const Conv2dProblem& z) { return walk_of(z); }
+
 std::size_t weight_bytes_3x3(const Conv2dProblem& z) {
   const Walk3x3 walk = walk_of(z);
   return static_cast<std::size_t>(walk.blocks) * kTaps *

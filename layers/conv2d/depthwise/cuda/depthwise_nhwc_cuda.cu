@@ -32,6 +32,7 @@
 // Source     L. Sifre: Rigid-Motion Scattering for Image Classification, 2014 (thesis)
 // Read next  depthwise_lesson_cuda.cu; depthwise_nhwc_slide_cuda.cu
 #include <algorithm>
+#include <cmath>
 
 #include "framework/cuda/channel_sums.cuh"
 #include "framework/precision.h"
@@ -406,12 +407,71 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction) {
   return {};
 }
 
-Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
-  const bool weight = direction == Direction::backward_weight;
+// The work of the 3x3 kernels: a block of 128 threads, 4 of which fit on an SM. A thread walks down
+// a band and loads a row of its window at a time.
+Cost walk_counts(const Conv2dProblem& z, const depthwise::Walk3x3& walk, const char* schedule) {
+  using depthwise::Walk3x3;
+  constexpr double kThreadsOfBlock = 128, kHalfBytes = 2;
+  const double stride = number(z.stride_h), blocks = number(walk.blocks) * walk.blocks_of_pairs();
+  const double rows = walk.band * stride + 2;
+  const double elements = Walk3x3::kColumns * Walk3x3::kLanes * blocks * kThreadsOfBlock;
   return {.flops = z.nominal_flops(),
           .bytes = z.nominal_bytes(),
-          .peak_share = weight ? 0.2 : 0.3,
-          .launches = depthwise::fits_3x3(z) && !weight ? 1.0 : 2.0};
+          .issued = 2 * 9 * elements * walk.band,
+          .cached = elements / Walk3x3::kColumns * (Walk3x3::kColumns * stride + 2) * rows *
+                    kHalfBytes,
+          .schedule = schedule,
+          .blocks = blocks,
+          .resident = 4,
+          .chain = rows,
+          .stored = elements * walk.band};
+}
+
+// A thread has eight channels of some pixels and loads x once for each tap.
+Cost thread_counts(const Conv2dProblem& z, std::int64_t threads, int pixels, const char* schedule) {
+  const LaunchShape shape = grid_for(threads);
+  const double all = number(threads) * pixels * kPieceLanes, taps = number(z.r * z.s);
+  Cost out{.flops = z.nominal_flops(),
+           .bytes = z.nominal_bytes(),
+           .issued = 2 * all * taps,
+           .cached = 2 * (all + number(threads) * kPieceLanes) * taps,
+           .schedule = schedule,
+           .blocks = static_cast<double>(shape.grid.x),
+           .resident = 2048.0 / kThreads,
+           .stored = all};
+  out.chain = taps * std::ceil(number(threads) / (out.blocks * kThreads));
+  return out;
+}
+
+Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
+  const bool data = direction == Direction::backward_data;
+  Cost out;
+  if (direction == Direction::backward_weight) {
+    if (depthwise::fits_3x3(z)) {
+      out = walk_counts(z, depthwise::walk_of_both_3x3(z), "3x3");
+      out.waits = kTaps;  // sums of the threads
+    } else {
+      const dim3 grid = walk_of(z).shape().grid;
+      out = thread_counts(z, ceil_div(z.y_shape().numel(), kPieceLanes), 1, "any");
+      out.blocks = number(std::int64_t{grid.x} * grid.y * chunks_of(z));
+      out.chain = std::ceil(number(z.n * z.p() * z.q()) * kTaps / number(std::int64_t{grid.y}));
+    }
+    out.pass_bytes = 2 * static_cast<double>(workspace_bytes(z, direction));  // partial sums
+    out.launches = 2;
+    return out;
+  }
+  if (depthwise::fits_3x3(z)) {
+    return data && z.stride_h == 2
+               ? walk_counts(z, depthwise::walk_of_both_3x3(z), "3x3 strided")
+               : walk_counts(z, depthwise::walk_of_slide_3x3(z, data), "3x3");
+  }
+  out = !data || rotates_weights(z, direction)
+            ? thread_counts(z, sizes_of(z, data, kColumns).count, kColumns, "slide")
+            : thread_counts(z, sizes_of(z, true, 1).count, 1, "gather");
+  out.prepared_bytes =
+      4 * number(z.w_shape().numel()) + static_cast<double>(prepared_bytes(z, direction));
+  out.prepare_launches = 1;
+  return out;
 }
 
 // Returns the cost of the kernel that computes both dx and dw: it reads x, dy and w once and writes
@@ -419,7 +479,9 @@ Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
 Conv2dCost cost_of_both(const Conv2dProblem& z) {
   Conv2dCost both = cost(z, Direction::backward_weight);
   both.flops *= 2;
+  both.issued *= 2;
   both.bytes += static_cast<double>(z.x_shape().numel() * 2);
+  both.schedule = "3x3 both";
   return both;
 }
 

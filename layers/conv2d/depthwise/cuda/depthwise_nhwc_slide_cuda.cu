@@ -168,10 +168,14 @@ __global__ void __launch_bounds__(kThreadsOfBlock, kBlocksWanted)
   }
 }
 
+Walk3x3 walk_of(std::int64_t images, int rows, int columns, int channels) {
+  return make_walk_3x3(images, rows, columns, channels, kThreadsOfBlock,
+                       kBlocksWanted * kMultiprocessors, 2);
+}
+
 template <int kStride>
 void slide(DType dtype, SlideWork work, std::int64_t images) {
-  work.walk = make_walk_3x3(images, work.p, work.q, work.taps.channels, kThreadsOfBlock,
-                            kBlocksWanted * kMultiprocessors, 2);
+  work.walk = walk_of(images, work.p, work.q, work.taps.channels);
   LaunchShape shape{.grid = dim3(static_cast<unsigned>(work.walk.blocks),
                                  static_cast<unsigned>(work.walk.blocks_of_pairs())),
                     .block = dim3(kThreadsOfBlock),
@@ -181,6 +185,11 @@ void slide(DType dtype, SlideWork work, std::int64_t images) {
 }
 
 }  // namespace
+
+Walk3x3 walk_of_slide_3x3(const Conv2dProblem& z, bool backward) {
+  return walk_of(z.n, static_cast<int>(backward ? z.h : z.p()),
+                 static_cast<int>(backward ? z.w : z.q()), static_cast<int>(z.c));
+}
 
 void forward_3x3(const Conv2dForwardArgs& args) {
   const Conv2dProblem& z = args.problem;

@@ -168,6 +168,11 @@ void launch_parities(const ParityWork<T>& work) {
 
 }  // namespace
 
+DepthwiseTiling tiling_of_parities(const Conv2dProblem& z) {
+  const ParityWork<float> work{.images = z.n, .channels = static_cast<int>(z.c)};
+  return parity_tiling(plane_map(z), z.w % 4 == 0, work);
+}
+
 void backward_data_by_parities(const Conv2dBackwardDataArgs& args) {
   const Conv2dProblem& z = args.problem;
   const PlaneMap map = plane_map(z);

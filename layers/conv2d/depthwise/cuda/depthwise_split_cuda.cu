@@ -39,6 +39,7 @@
 #include "layers/conv2d/depthwise/cuda/depthwise_split_plan.h"
 #include "layers/conv2d/depthwise/cuda/depthwise_tile.cuh"
 #include "layers/conv2d/epilogue.cuh"
+#include "layers/conv2d/shared/kept_plans.h"
 
 namespace convscope::depthwise {
 namespace {
@@ -296,13 +297,18 @@ bool fits_split(const Conv2dProblem& z, Direction direction) {
   const LargeSizes sizes = large_sizes(z, direction);
   const SplitPlan plan = make_split_plan(sizes);
   if (plan.band == 0) return false;
-  if (z.stride_h > 1 || z.stride_w > 1) return true;
-  return split_seconds(plan, sizes) < 0.85 * large_seconds(z, direction);
+  static KeptPlans<bool> kept;
+  return *kept.get(z, direction, [&] {
+    Cheapest<bool> splits({"conv2d", "depthwise", direction}, DeviceType::cuda, DType::f32);
+    splits.offer(false, large_cost(z, direction));
+    splits.offer(true, counts_of(plan, sizes));
+    return splits.found();
+  });
 }
 
-double split_seconds(const Conv2dProblem& z, Direction direction) {
+Cost split_cost(const Conv2dProblem& z, Direction direction) {
   const LargeSizes sizes = large_sizes(z, direction);
-  return split_seconds(make_split_plan(sizes), sizes);
+  return counts_of(make_split_plan(sizes), sizes);
 }
 
 void forward_by_split(const Conv2dForwardArgs& args) {

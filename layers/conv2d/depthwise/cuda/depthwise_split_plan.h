@@ -14,6 +14,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 
 #include "framework/int_math.h"
@@ -106,24 +107,32 @@ constexpr SplitPlan make_split_plan(const LargeSizes& z) {
   return t;
 }
 
-// Returns the seconds of the whole call on the GPU for which cycles_of() was fitted. They include a
-// block's latency, its products, and the elements that pass through shared memory.
-constexpr double split_seconds(const SplitPlan& t, const LargeSizes& z) {
-  const auto number = [](auto value) { return static_cast<double>(value); };
+inline Cost counts_of(const SplitPlan& t, const LargeSizes& z) {
   double met = 0;  // kernel rows inside the source, summed over the target rows
   for (int a = 0; a < t.classes; ++a) {
     const Line& line = t.rows.lines[a];
     for (int o = 0; o < line.outs; ++o) {
       const int base = o * t.row_step + line.start;
-      met += number(std::max(0, std::min(line.taps, t.in_h - base) - std::max(0, -base)));
+      met += std::max(0, std::min(line.taps, t.in_h - base) - std::max(0, -base));
     }
   }
-  const double planes = number(z.n) * number(z.c);
-  const double columns = number(4 * t.groups) * number(z.s);
-  const double products = planes * met * columns;
-  const double moved =
-      planes * (number(t.in_h) * number(t.in_w) + number(t.out_h) * number(t.out_w));
-  return 5.2e-6 + 0.14e-12 * products + 2.1e-12 * moved;
+  const double planes = number(z.n) * z.c, blocks = planes * t.bands;
+  const double chunks = t.entries * ceil_div(t.columns.most_taps(), 4);
+  const double copied = static_cast<double>(t.tile_rows) * t.in_w + number(z.r) * z.s;
+  const double target = number(t.out_h) * t.out_w;
+  return {.flops = z.flops(),
+          .bytes = z.bytes(),
+          .issued = planes * met * t.groups * SplitPlan::kGroup * chunks * 4 * 2,
+          .cached = blocks * copied * z.element,
+          .schedule = "split",
+          .blocks = blocks,
+          .resident = number(std::max(
+              1, std::min(z.shared_bytes / (4 * t.shared_floats() + 1024), 2048 / t.threads()))),
+          .chain = ceil_div(t.tap_rows, t.parts) * chunks,
+          .copies = std::ceil(copied / t.threads()),
+          .waits = number(t.parts),  // copies, and sums of the other parts
+          .listed_warps = (blocks * copied + planes * target) / 32,
+          .stored = planes * target};
 }
 
 }  // namespace convscope::depthwise

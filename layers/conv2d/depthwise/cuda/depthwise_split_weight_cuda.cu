@@ -27,7 +27,7 @@
 #include "layers/conv2d/depthwise/cuda/depthwise_large_launch.h"
 #include "layers/conv2d/depthwise/cuda/depthwise_launch.cuh"
 #include "layers/conv2d/depthwise/cuda/depthwise_tile.cuh"
-#include "layers/conv2d/shared/cuda/device_time.cuh"
+#include "layers/conv2d/shared/kept_plans.h"
 
 namespace convscope::depthwise {
 namespace {
@@ -186,33 +186,47 @@ int shared_floats_of(const SplitWeightWork<T>& work) {
 }  // namespace
 
 bool fits_split_weight(const Conv2dProblem& z) {
+  constexpr auto kWeight = Direction::backward_weight;
   if (z.stride_w > 2 || z.k != z.c || z.dilation_h != 1 || z.dilation_w != 1) return false;
-  if (!fits_large(z, Direction::backward_weight) || z.c * z.h * z.w * z.n >= 1 << 30) return false;
-  // A block processes its images one after another, so the kernel serves at most two images. When
-  // there are many products, the kernel with 4 x 8 accumulators per thread is faster.
-  if (z.n > 2 || z.nominal_flops() / 2 > 5e7) return false;
-  return shared_floats_of(split_weight_work<float>(z)) * 4 <= 48 * 1024;
+  if (!fits_large(z, kWeight) || z.c * z.h * z.w * z.n >= 1 << 30) return false;
+  if (shared_floats_of(split_weight_work<float>(z)) * 4 > 48 * 1024) return false;
+  static KeptPlans<bool> kept;
+  return *kept.get(z, kWeight, [&] {
+    Cheapest<bool> splits({"conv2d", "depthwise", kWeight}, DeviceType::cuda, DType::f32);
+    splits.offer(false, large_cost(z, kWeight));
+    splits.offer(true, split_weight_cost(z));
+    return splits.found();
+  });
 }
 
-// The constants were fitted to eight times measured on one H200; a fit to seven of them predicts
-// the eighth within 10 %. `kRoundUs` is the time for each 2048 threads of an SM, `kBlockUs` the
-// time for each block of an SM. `kPieceUs` is the time to multiply 4 elements of a row of dy by all
-// taps. It counts only rows of dy whose row of x is inside the image.
-constexpr double kRoundUs = 2.9, kBlockUs = 0.104, kPieceUs = 0.00058;
-double split_weight_seconds(const Conv2dProblem& z) {
-  using device_time::number, device_time::processors;
+Cost split_weight_cost(const Conv2dProblem& z) {
   const SplitWeightWork<float> work = split_weight_work<float>(z);
-  double met = 0;
+  double met = 0;  // rows of dy whose row of x is inside the image, summed over the rows of taps
   for (int r = 0; r < work.r; ++r) {
     const int from = std::max(0, ceil_div(work.pad_top - r, work.stride_h));
     const int end = std::min(work.p, floor_div(work.h - 1 + work.pad_top - r, work.stride_h) + 1);
     met += std::max(0, end - from);
   }
+  const auto element = static_cast<double>(size_of(z.dtype));
   const double blocks = number(z.c * z.r);
   const double threads = round_up(work.lanes * work.taps4, 32);
-  const double pieces = met * number(z.c * z.n * work.pieces * work.taps4);
-  return 1e-6 * (kRoundUs * blocks * threads / 2048 + kBlockUs * blocks + kPieceUs * pieces) /
-         processors();
+  const double tiles = number(z.n) * ceil_div(work.p, work.rows);
+  const double copied = static_cast<double>(work.rows) * (work.w + work.q);
+  const double copies = number(z.c * z.n) * met * (work.w + work.q);
+  return {.flops = z.nominal_flops(),
+          .bytes = z.nominal_bytes(),
+          // 4 elements of a row of dy, multiplied by 4 taps.
+          .issued = met * number(z.c * z.n) * work.pieces * work.taps4 * 16 * 2,
+          .cached = copies * element,
+          .schedule = "split",
+          .blocks = blocks,
+          .resident = number(std::max(1, std::min(cuda_device_facts().shared_bytes_per_block /
+                                                      (4 * shared_floats_of(work) + 1024),
+                                                  2048 / static_cast<int>(threads)))),
+          .chain = tiles * ceil_div(work.rows * work.pieces, work.lanes),
+          .copies = tiles * std::ceil(copied / threads),
+          .waits = 2 * tiles + work.lanes,  // barriers, and sums of the lanes
+          .listed_warps = copies / 32};
 }
 
 void backward_weight_by_split(const Conv2dBackwardWeightArgs& args) {

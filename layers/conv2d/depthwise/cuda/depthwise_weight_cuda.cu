@@ -144,9 +144,13 @@ void launch_weight(const WeightWork<T>& work) {
 
 }  // namespace
 
-int weight_slices_by_tiles(const Conv2dProblem& problem) {
+DepthwiseTiling tiling_of_weight(const Conv2dProblem& problem) {
   const PlaneMap map = plane_map(problem);
-  return slice_count(weight_tiling(map, weight_unit(map), problem.c), problem);
+  return weight_tiling(map, weight_unit(map), problem.c);
+}
+
+int weight_slices_by_tiles(const Conv2dProblem& problem) {
+  return slice_count(tiling_of_weight(problem), problem);
 }
 
 void backward_weight_by_tiles(const Conv2dBackwardWeightArgs& args) {

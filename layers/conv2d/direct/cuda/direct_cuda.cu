@@ -41,17 +41,20 @@
 //            (registers before shared memory); the rest is our own
 // Read next  im2col_gemm_cuda.cu (the same sums as a matrix product); direct_sample_cuda.cu (a
 //            sample in one block); direct_any_cuda.cu (one thread for each output)
+#include <algorithm>
+
 #include "layers/conv2d/algorithm.h"
 #include "layers/conv2d/direct/cuda/direct_cuda_data.cuh"
 #include "layers/conv2d/direct/cuda/direct_cuda_weight.cuh"
 #include "layers/conv2d/epilogue.cuh"
-#include "layers/conv2d/shared/cuda/device_time.cuh"
 
 namespace convscope {
 namespace {
 
 using namespace direct_cuda;
 using Index = std::int64_t;
+
+constexpr int kResident = 2;  // blocks of 100 KB of shared memory on an SM
 
 // ---- launchers ----------------------------------------------------------------------------------
 
@@ -81,14 +84,21 @@ void with_tile_sizes(int r, int stride, Run&& run) {
 
 std::size_t bytes_of(int floats) { return static_cast<std::size_t>(floats) * sizeof(float); }
 
-void forward_by_tiles(const DirectShape& z, const ForwardPointers& at) {
-  const ForwardTiles t = forward_tiles(z.r, z.stride_h, z.c, z.k, z.p, z.q);
+ForwardTiles forward_tiles_of(const DirectShape& z) {
+  return forward_tiles(z.r, z.stride_h, z.c, z.k, z.p, z.q);
+}
+// Returns the blocks along the tiles of pixels. When all of w fits into shared memory, a block
+// keeps w and processes several tiles in turn.
+int forward_blocks(const DirectShape& z, const ForwardTiles& t) {
   const int tiles = z.n * t.tiles_p * t.tiles_q;
-  // When all of w fits into shared memory, a block keeps w and processes several tiles in turn.
-  const int resident = 2 * cuda_device_facts().multiprocessors;
-  const int blocks = t.chunks > 1 ? tiles : least(tiles, most(1, resident / t.tiles_k));
+  const int resident = kResident * cuda_device_facts().multiprocessors;
+  return t.chunks > 1 ? tiles : least(tiles, most(1, resident / t.tiles_k));
+}
+
+void forward_by_tiles(const DirectShape& z, const ForwardPointers& at) {
+  const ForwardTiles t = forward_tiles_of(z);
   const LaunchShape shape{
-      .grid = dim3(static_cast<unsigned>(blocks), static_cast<unsigned>(t.tiles_k)),
+      .grid = dim3(static_cast<unsigned>(forward_blocks(z, t)), static_cast<unsigned>(t.tiles_k)),
       .block = dim3(kBlockThreads),
       .shared_bytes = bytes_of(t.floats())};
   with_tile_sizes(z.r, z.stride_h, [&]<int R, int kStride>() {
@@ -109,6 +119,20 @@ void forward(const Conv2dForwardArgs& args) {
                        .y = static_cast<float*>(args.y)});
 }
 
+// Returns the forward problem over dy with the rotated kernel, whose output is dx at stride 1.
+DirectShape exchanged(const DirectShape& z) {
+  DirectShape back = z;
+  back.c = z.k;
+  back.h = z.p;
+  back.w = z.q;
+  back.k = z.c;
+  back.p = z.h;
+  back.q = z.w;
+  back.pad_top = z.r - 1 - z.pad_top;
+  back.pad_left = z.s - 1 - z.pad_left;
+  return back;
+}
+
 DataTiles data_tiles_of(const DirectShape& z) {
   const int first_h = z.pad_top / z.stride_h * z.stride_h;
   const int first_w = z.pad_left / (4 * z.stride_w) * (4 * z.stride_w);
@@ -121,20 +145,13 @@ void backward_data(const Conv2dBackwardDataArgs& args) {
   const auto* const w = static_cast<const float*>(args.w);
   auto* const dx = static_cast<float*>(args.dx);
   if (z.stride_h == 1 && z.c > 4) {
-    DirectShape back = z;
-    back.c = z.k;
-    back.h = z.p;
-    back.w = z.q;
-    back.k = z.c;
-    back.p = z.h;
-    back.q = z.w;
-    back.pad_top = z.r - 1 - z.pad_top;
-    back.pad_left = z.s - 1 - z.pad_left;
-    return forward_by_tiles(
-        back, {.x = dy,
-                 .w = {.w = w, .out_step = z.r * z.s, .in_step = z.c * z.r * z.s, .rotated = true},
-                 .by_fours = z.w % 4 == 0 && on_16_bytes(dx),
-                 .y = dx});
+    return forward_by_tiles(exchanged(z), {.x = dy,
+                                           .w = {.w = w,
+                                                 .out_step = z.r * z.s,
+                                                 .in_step = z.c * z.r * z.s,
+                                                 .rotated = true},
+                                           .by_fours = z.w % 4 == 0 && on_16_bytes(dx),
+                                           .y = dx});
   }
   const DataTiles t = data_tiles_of(z);
   const int channels = z.c <= 3 ? 3 : 4;
@@ -193,105 +210,75 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction) {
                        "; direct_any accepts it"));
 }
 
-// Constants of the time estimate, fitted to one H200: the rate at which a tile computes, and the
-// microseconds by which loading a chunk of channels delays its products.
-struct TileTimes {
-  device_time::TileRate rate;
-  double chunk_us;
-};
-TileTimes forward_times(int r, int stride) {
-  if (stride == 1) {
-    if (r == 3) return {{0.79, 0.7}, 1.2};
-    if (r == 5) return {{0.92, 0.75}, 0.65};
-    return {{0.84, 0.75}, 0.01};
-  }
-  if (r == 3) return {{0.54, 0.58}, 2.2};
-  if (r == 5) return {{0.69, 0.52}, 0.025};
-  return {{0.57, 0.66}, 0.04};
+// Returns the CUDA kernel: one for each size and stride, and others for dx with a stride or few
+// channels.
+const char* schedule_of(int r, int stride, bool data_tiles) {
+  constexpr const char* kNames[2][2][3] = {
+      {{"3x3", "5x5", "7x7"}, {"3x3 stride 2", "5x5 stride 2", "7x7 stride 2"}},
+      {{"dx 3x3", "dx 5x5", "dx 7x7"}, {"dx 3x3 stride 2", "dx 5x5 stride 2", "dx 7x7 stride 2"}}};
+  return kNames[data_tiles ? 1 : 0][stride - 1][r / 2 - 1];
 }
-constexpr TileTimes kDataTimes{{1.0, 0.89}, 1.4};
-TileTimes weight_times(int r, int stride) {  // a step is a segment of a row
-  if (stride == 1) {
-    if (r == 3) return {{0.32, 0.84}, 1.2};
-    if (r == 5) return {{0.9, 1.3}, 2.1};
-    return {{0.75, 1.3}, 2.4};
-  }
-  if (r == 3) return {{0.27, 0.84}, 1.7};
-  if (r == 5) return {{0.91, 1.3}, 1.9};
-  return {{0.83, 1.3}, 4.2};
-}
-// In addition to the products, the first loads and the last stores of a block take time. These
-// constants are this time for each block of an SM, per chunk.
-constexpr double kForwardTileUs = 0.24, kDataTileUs = 0.11;
-// Time for the threads of a block to add up their results, channel by channel. Three blocks on an
-// SM do this at the same time.
-double weight_end_us(int r) { return r == 3 ? 13 : r == 5 ? 2.1 : 10; }
-constexpr double kSliceUs = 0.043;  // to add one slice to the previous slices
-// If several threads share an item, one thread adds the results of the others, one after another.
-// kSplitUs is the time for each of the others, in each round of two blocks on an SM.
-constexpr double kSplitUs = 0.5;
-double each_holds(double blocks) { return blocks / device_time::processors(); }
-// Time of an SM to store an element of y or dx, if elements are stored in groups of four or one at
-// a time.
-constexpr double kFourStoreUs = 0.00013;
-constexpr double kSingleStoreUs = 0.0009;
-constexpr double kScatteredStoreUs = 0.0013;  // dx with a stride: the elements of a phase are not
-                                              // adjacent
 
-// Returns the microseconds of the kernels with tiles. The SMs process the blocks in rounds.
-double tiles_us(const Conv2dProblem& z, Direction direction) {
-  using device_time::number;
-  const DirectShape s(z);
-  const double peak = kUnmeasuredGpu.f32_flops;
-  const double taps = number(z.r * z.s);
-  if (direction == Direction::backward_weight) {
-    const WeightTiles t = weight_tiles_of(z);
-    const double steps = std::ceil(number(z.n * z.p()) / t.slices) * t.pieces;
-    const double flops = 2.0 * round_up(t.items * t.splits, 32) * kChannels * t.kernel_rows * s.r *
-                         4 * ceil_div(t.fours, t.splits);
-    const TileTimes times = weight_times(s.r, s.stride_h);
-    const double blocks = number(Index{t.slices} * t.tiles_k * t.tiles_c);
-    return device_time::blocks_us(blocks, steps * flops, peak, times.rate) +
-           times.chunk_us * steps + kSliceUs * t.slices +
-           weight_end_us(s.r) * std::max(1.0, each_holds(blocks) / 3) +
-           kSplitUs * (t.splits - 1) * std::ceil(each_holds(blocks) / 2);
-  }
-  const bool data = direction == Direction::backward_data;
-  if (data && (z.stride_h > 1 || z.c <= 4)) {
-    const DataTiles t = data_tiles_of(s);
-    const int channels = z.c <= 3 ? 3 : 4;
-    const double flops = 2.0 * kDataThreads * 2 * kPixels * channels * number(z.k) * taps /
-                         number(z.stride_h * z.stride_w);
-    const double blocks = number(z.n * t.tiles_h * t.tiles_w * ceil_div(s.c, channels));
-    return device_time::blocks_us(blocks, flops, peak, kDataTimes.rate) +
-           kDataTimes.chunk_us * t.chunks + kDataTileUs * t.chunks * each_holds(blocks) +
-           (z.stride_h > 1
-                ? kScatteredStoreUs * number(z.x_shape().numel()) / device_time::processors()
-                : 0);
-  }
-  const ForwardTiles t = data ? forward_tiles(s.r, 1, s.k, s.c, s.h, s.w)
-                              : forward_tiles(s.r, s.stride_h, s.c, s.k, s.p, s.q);
-  const TileTimes times = forward_times(s.r, s.stride_h);
-  const double flops = 2.0 * kBlockThreads * kPixels * kChannels * number(data ? z.k : z.c) * taps;
-  const double outputs = number((data ? z.x_shape() : z.y_shape()).numel());
-  const bool by_fours = (data ? z.w : z.q()) % 4 == 0;
-  const double blocks = number(z.n * t.tiles_p * t.tiles_q * t.tiles_k);
-  return device_time::blocks_us(blocks, flops, peak, times.rate) + times.chunk_us * t.chunks +
-         kForwardTileUs * t.chunks * each_holds(blocks) +
-         (by_fours ? kFourStoreUs : kSingleStoreUs) * outputs / device_time::processors();
+Conv2dCost weight_cost(const Conv2dProblem& z, Conv2dCost cost) {
+  const WeightTiles t = weight_tiles_of(z);
+  const int r = static_cast<int>(z.r);
+  const double steps = number(ceil_div(z.n * z.p(), Index{most(1, t.slices)}) * t.pieces);
+  const double dw = number(z.w_shape().numel());
+  cost.blocks = number(Index{t.slices} * t.tiles_k * t.tiles_c);
+  cost.issued = cost.blocks * steps * 2 * round_up(t.items * t.splits, 32) * kChannels *
+                t.kernel_rows * r * 4 * ceil_div(t.fours, t.splits);
+  const double x_floats = 1.0 * t.c_tile * r * t.x_pitch;
+  const double dy_floats = 1.0 * t.k_tile() * t.columns;
+  cost.cached = cost.blocks * steps * 4 * (x_floats + dy_floats);
+  cost.schedule = schedule_of(r, static_cast<int>(z.stride_h), false);
+  cost.chain = steps;
+  // x is copied element by element, dy by fours where its rows allow it.
+  cost.copies = steps * (x_floats + dy_floats / (z.q() % 4 == 0 ? 4 : 1)) / t.threads;
+  // The threads of a block add their results channel by channel, a warp every eighth slice.
+  cost.waits = kChannels * t.kernel_rows * r * t.splits + ceil_div(t.slices, 8);
+  cost.stored = dw * t.slices;
+  cost.pass_bytes = 4 * dw * (2 * t.slices + 1);
+  cost.launches = 2;
+  return cost;
 }
 
 Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
-  const bool weight = direction == Direction::backward_weight;
-  const double peak = kUnmeasuredGpu.f32_flops;
-  Conv2dCost cost{.flops = z.nominal_flops(),
-                  .bytes = z.nominal_bytes(),
-                  .launches = weight ? 0.31 : 1.8};  // in addition to the times below
-  if (weight) {
-    cost.pass_bytes = 4.8 * device_time::number(weight_tiles_of(z).slices) *
-                      device_time::number(z.w_shape().numel()) * sizeof(float);
+  const bool data = direction == Direction::backward_data;
+  const DirectShape s(z);
+  Conv2dCost cost{.flops = z.nominal_flops(), .bytes = z.nominal_bytes(), .resident = kResident};
+  if (direction == Direction::backward_weight) return weight_cost(z, cost);
+  if (data && (s.stride_h > 1 || s.c <= 4)) {
+    const DataTiles t = data_tiles_of(s);
+    const int channels = s.c <= 3 ? 3 : 4;
+    cost.blocks = number(z.n * t.tiles_h * t.tiles_w * ceil_div(s.c, channels));
+    cost.issued = cost.blocks * 2 * kDataThreads * 2 * kPixels * channels * number(z.k) *
+                  number(z.r * z.s) / number(z.stride_h * z.stride_w);
+    const double dy_floats = 1.0 * s.k * t.dy.rows * t.dy.by_columns.d;
+    const double w_floats = 1.0 * s.k * t.w_floats;
+    cost.cached = cost.blocks * 4 * (dy_floats + w_floats);
+    cost.schedule = schedule_of(s.r, s.stride_h, true);
+    cost.resident = 3;  // __launch_bounds__
+    cost.chain = t.chunks;
+    cost.copies = (dy_floats / (s.q % 4 == 0 ? 4 : 1) + w_floats) / kDataThreads;
+    // With a stride, the elements of a phase are not adjacent.
+    cost.stored = number(z.x_shape().numel()) / (s.stride_h > 1 ? 1 : 4);
+    return cost;
   }
-  cost.peak_share = device_time::share_of(cost.flops, tiles_us(z, direction), peak);
+  const DirectShape shape = data ? exchanged(s) : s;
+  const ForwardTiles t = forward_tiles_of(shape);
+  const double tiles = number(z.n * t.tiles_p * t.tiles_q);
+  const double x_copies = 1.0 * shape.c * t.x.rows * t.x.by_columns.d;
+  // A block that processes several tiles copies w once.
+  const double w_copies =
+      1.0 * shape.c * s.r * s.s * t.k_tile() * forward_blocks(shape, t) / std::max(tiles, 1.0);
+  // A block that keeps w counts as a block for each of its tiles.
+  cost.blocks = tiles * t.tiles_k;
+  cost.issued = cost.blocks * 2 * kBlockThreads * kPixels * kChannels * shape.c * s.r * s.s;
+  cost.cached = cost.blocks * 4 * (x_copies + w_copies);
+  cost.schedule = schedule_of(s.r, s.stride_h, false);
+  cost.chain = t.chunks;
+  cost.copies = (x_copies + w_copies) / kBlockThreads;
+  cost.stored = number((data ? z.x_shape() : z.y_shape()).numel()) / (shape.q % 4 == 0 ? 4 : 1);
   return cost;
 }
 

@@ -25,15 +25,16 @@
 //            integers
 // Backward   dx assigned; dw assigned or added to
 // Choices    Problems with register tiles (`direct`) are refused: they need a fraction of the loads
-//            there, and the time estimate is fitted to the other problems only
+//            there
 // Source     V. Dumoulin, F. Visin: A guide to convolution arithmetic for deep learning, 2016,
 //            arXiv 1603.07285 (the loops); own work (the kernels)
 // Read next  ../../direct/direct_lesson_cpu.cpp, the loop nest; ../../direct/cuda/direct_cuda.cu,
 //            which keeps a tile of outputs in registers
+#include <cmath>
+
 #include "framework/cuda/launch.cuh"
 #include "layers/conv2d/algorithm.h"
 #include "layers/conv2d/epilogue.cuh"
-#include "layers/conv2d/shared/cuda/device_time.cuh"
 #include "layers/conv2d/shared/cuda/direct_shape.h"
 
 namespace convscope {
@@ -175,38 +176,26 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction) {
   return direct_support(z);
 }
 
-// Returns the microseconds of the general kernels. Each step of a thread's reduction takes a base
-// time, plus a time for each round of 2048 threads on each SM. In dw a warp computes each element
-// and takes 32 pixels in a step.
-double any_us(const Conv2dProblem& z, Direction direction) {
-  using device_time::number;
-  const double at_once = device_time::processors() * 2048;
-  constexpr double kAroundUs = 2.0;
-  if (direction == Direction::backward_weight) {
-    const double rounds = 32 * number(z.w_shape().numel()) / at_once;
-    const double terms = number(z.n) * number(ceil_div(z.p() * z.q(), Index{32}));
-    return terms * (0.14 + 0.54 * rounds) + 2.2 * rounds + 0.65 * number(z.n) + 0.67;
-  }
-  const double taps = number(z.r * z.s);
-  if (direction == Direction::backward_data) {
-    const double rounds = number(z.x_shape().numel()) / at_once;
-    // A thread tests each tap and adds the tap's channels if it reaches a pixel of dy. All threads
-    // of a warp wait if one of them adds, so a stride saves no time.
-    const double terms = number(z.k_per_group()) * taps;
-    return taps * (0.21 + 1.0 * rounds) + terms * (0.016 + 0.17 * rounds) +
-           0.075 * number(z.k_per_group()) + kAroundUs;
-  }
-  const double rounds = number(z.y_shape().numel()) / at_once;
-  return number(z.c_per_group()) * (taps * (0.061 + 0.29 * rounds) + 0.28) + kAroundUs;
-}
-
+// A thread executes the steps of its sum one after another, each with two loads and one FMA. All
+// threads of a warp wait if one of them has a step, so padding and strides save no time.
 Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
-  const double flops = z.nominal_flops();
-  return {.flops = flops,
+  const bool weight = direction == Direction::backward_weight;
+  const bool data = direction == Direction::backward_data;
+  const double taps = number(z.r * z.s);
+  const double threads = weight ? 32 * number(z.w_shape().numel())
+                                : number((data ? z.x_shape() : z.y_shape()).numel());
+  const double steps = weight ? number(z.n * ceil_div(z.p() * z.q(), Index{32}))
+                              : number(data ? z.k_per_group() : z.c_per_group()) * taps;
+  return {.flops = z.nominal_flops(),
           .bytes = z.nominal_bytes(),
-          .peak_share =
-              device_time::share_of(flops, any_us(z, direction), kUnmeasuredGpu.f32_flops),
-          .launches = 0.041};  // in addition to the time of any_us()
+          .issued = 2 * threads * steps,
+          .cached = 2 * 4 * threads * steps,
+          .blocks = std::ceil(threads / kBlockThreads),
+          .resident = 2048 / kBlockThreads,  // threads of an SM
+          .chain = steps,
+          // Starts of the loops over the pixels of an image, tests of taps, starts over a channel.
+          .waits = weight ? number(z.n) : data ? taps : number(z.c_per_group()),
+          .listed_warps = data ? threads / 32 * taps : 0};
 }
 
 std::size_t workspace_bytes(const Conv2dProblem&, Direction) { return 0; }

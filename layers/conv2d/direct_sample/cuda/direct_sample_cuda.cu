@@ -29,10 +29,11 @@
 // Read next  ../../direct/direct_lesson_cpu.cpp, the loop nest;
 //            ../../shared/few_channel_conv_forward_cuda.cu, the kernel; ../../fusions/README.md,
 //            the same kernels with activation and pooling
+#include <algorithm>
+
 #include "framework/cuda/launch.cuh"
 #include "layers/conv2d/algorithm.h"
 #include "layers/conv2d/epilogue.cuh"
-#include "layers/conv2d/shared/cuda/device_time.cuh"
 #include "layers/conv2d/shared/cuda/direct_shape.h"
 #include "layers/conv2d/shared/few_channel_conv.h"
 
@@ -132,35 +133,85 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction direction) {
   return *refusal == '\0' ? Conv2dSupport{} : no(refusal);
 }
 
-// Constants of the time estimate, fitted to one H200: the rate at which a block computes, and the
-// time of a call in addition to the products.
-struct SampleTimes {
-  device_time::TileRate rate;
-  double call_us;
+const char* schedule_of(const FewChannelStage& stage) {
+  return stage.r == 3 ? "3x3" : stage.r == 5 ? "5x5" : "7x7";
+}
+
+// How a thread works through its items for one group of samples.
+struct ItemCounts {
+  double chain = 0;  // steps one after another, each with a channel or a group of four pixels
+  double step_flops = 0;
 };
-SampleTimes sample_times(Direction direction) {
-  if (direction == Direction::forward) return {{0.5, 5.0}, 0.41};
-  if (direction == Direction::backward_data) return {{0.5, 0.5}, 2.0};
-  return {{0.36, 0.54}, 4.5};
+ItemCounts tile_counts(const few_channel::Deal& deal, int depth, int channels, int r) {
+  const double items = ceil_div(deal.items() * deal.splits, few_channel::kBlockThreads);
+  return {.chain = items * ceil_div(depth, deal.splits),
+          .step_flops =
+              2.0 * few_channel::kTileRows * few_channel::kTileColumns * channels * r * r};
+}
+ItemCounts weight_counts(const few_channel::Deal& deal, int samples, int r) {
+  return {.chain = static_cast<double>(samples) * ceil_div(deal.tiles, deal.splits),
+          .step_flops = 2.0 * few_channel::kTileColumns * few_channel::kWeightChannels * r};
+}
+
+// Counts `blocks` blocks with `rounds` groups of samples each. A group loads `floats` into shared
+// memory; a block loads `first_floats` once.
+void count_blocks(Conv2dCost& cost, double blocks, double rounds, double first_floats,
+                  double floats, const ItemCounts& items) {
+  cost.blocks = blocks;
+  cost.chain = rounds * items.chain;
+  cost.issued = blocks * few_channel::kBlockThreads * cost.chain * items.step_flops;
+  cost.cached = 4 * blocks * (first_floats + rounds * floats);
+  cost.copies = (first_floats + rounds * floats) / few_channel::kBlockThreads;
 }
 
 Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
-  const bool weight = direction == Direction::backward_weight;
-  const double peak = kUnmeasuredGpu.f32_flops;
+  const FewChannelStage stage = stage_of(z, false);
+  const Index batch = std::max<Index>(1, z.n);
+  const double weights = stage.weights(), images = stage.c * stage.h * stage.w;
   Conv2dCost cost{.flops = z.nominal_flops(),
                   .bytes = z.nominal_bytes(),
-                  .launches = weight ? 0.31 : 1.8};  // in addition to the times below
-  const double samples = device_time::number(z.n);
-  const SampleTimes times = sample_times(direction);
-  const double each = cost.flops / samples;
-  // In forward several blocks share a sample, so the number of rounds is not rounded up.
-  const double us =
-      times.call_us + (direction == Direction::forward
-                           ? 1e6 * each / peak *
-                                 std::max(device_time::processors() / times.rate.alone,
-                                          samples / times.rate.busy)
-                           : device_time::blocks_us(samples, each, peak, times.rate));
-  cost.peak_share = device_time::share_of(cost.flops, us, peak);
+                  .schedule = schedule_of(stage),
+                  .resident = 2};
+  if (direction == Direction::forward) {
+    FewChannelForward small;
+    small.stage[0] = stage;
+    small.batch = batch;
+    const FewChannelForwardPlan plan =
+        few_channel_plan(small, few_channel_forward_parts(batch, stage, 1));
+    const few_channel::Deal& deal = plan.deal[0];
+    const Index groups = ceil_div(batch, Index{plan.samples});
+    const Index at_once =
+        std::min<Index>(groups, std::max(1, few_channel::kMaxBlocks / plan.parts));
+    const double rounds = number(ceil_div(groups, at_once));
+    count_blocks(cost, number(at_once * plan.parts), rounds, weights, images * plan.samples,
+                 tile_counts(deal, stage.c, few_channel::kForwardChannels, stage.r));
+    cost.waits = rounds * (deal.splits - 1);
+    cost.stored = number(z.y_shape().numel());
+    return cost;
+  }
+  const bool weight = direction == Direction::backward_weight;
+  FewChannelBackward small = small_backward(z);
+  small.batch = batch;
+  float some = 0;
+  if (!weight) small.dx = &some;  // only tells that dx is computed
+  const FewChannelBackwardPlan plan =
+      few_channel_plan(small, few_channel_backward_parts(&stage, 1, batch));
+  const few_channel::Deal& deal = weight ? plan.weight[0] : plan.data;
+  const double rounds =
+      number(ceil_div(batch, Index{plan.chunks} * plan.samples));
+  const double floats = plan.samples * (stage.outputs() + (weight ? images / plan.parts : 0));
+  count_blocks(cost, plan.chunks * plan.parts, rounds, weight ? 0 : weights / plan.parts, floats,
+               weight ? weight_counts(deal, plan.samples, stage.r)
+                      : tile_counts(deal, stage.k, plan.channels, stage.r));
+  cost.waits = (weight ? 1 : rounds) * (deal.splits - 1);
+  if (weight) {
+    const double sums = 4 * number(plan.piece);
+    cost.waits += ceil_div(plan.chunks, 32);  // 32 warps add the chunks
+    cost.pass_bytes = sums * (2 * plan.chunks + 1);
+    cost.launches = 2;
+  } else {
+    cost.stored = number(z.x_shape().numel());
+  }
   return cost;
 }
 

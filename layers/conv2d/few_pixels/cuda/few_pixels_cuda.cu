@@ -47,7 +47,6 @@
 #include "layers/conv2d/algorithm.h"
 #include "layers/conv2d/few_pixels/cuda/few_pixels_plan.h"
 #include "layers/conv2d/few_pixels/cuda/few_pixels_weight.cuh"
-#include "layers/conv2d/shared/cuda/device_time.cuh"
 #include "layers/conv2d/shared/kept_plans.h"
 
 namespace convscope {
@@ -169,26 +168,7 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction) {
   return {};
 }
 
-// The tiling's estimate is the time for which a block waits. cost_us() adds the time of all reads
-// from L2, because all blocks share its bandwidth and read the same pixels again.
-constexpr double kCacheBytesPerUs = 11.6e6, kWithoutCacheUs = 0.47;
-double cost_us(const few_pixels::FewPixelsTiling& plan) {
-  const few_pixels::FewPixelsParams& s = plan.sizes;
-  const double words = device_time::number(s.octets * few_pixels::kOctet) * s.plane_piece() +
-                       device_time::number(s.rows) * s.piece_steps() * few_pixels::kStepPixels;
-  return plan.us - kWithoutCacheUs + 4 * words * s.pieces * s.blocks() / kCacheBytesPerUs;
-}
-
-// Returns the cost. The estimated time is converted to a share of the tensor cores' peak.
-Conv2dCost cost(const Conv2dProblem& z, Direction) {
-  const double flops = 3 * z.nominal_flops();
-  return {
-      .flops = flops,
-      .bytes = z.nominal_bytes(),
-      .peak_share = device_time::share_of(flops, cost_us(*plan_of(z)), kUnmeasuredGpu.tf32_flops),
-      .launches = 0,  // included in the tiling's estimate
-      .tensor_cores = true};
-}
+Conv2dCost cost(const Conv2dProblem& z, Direction) { return plan_of(z)->cost; }
 
 std::size_t workspace_bytes(const Conv2dProblem&, Direction) { return 0; }
 

@@ -20,6 +20,7 @@
 
 #include "framework/int_math.h"
 #include "layers/conv2d/problem.h"
+#include "layers/dispatch/cost/choose.h"
 
 namespace convscope::few_pixels {
 
@@ -123,7 +124,7 @@ struct FewPixelsTiling {
   FewPixelsParams sizes = {};
   Instance instance = {};
   int shared_bytes = 0;
-  double us = std::numeric_limits<double>::infinity();
+  Cost cost = {};
 
   bool exists() const { return shared_bytes > 0; }
 };
@@ -211,7 +212,7 @@ struct Spread {
   int positions = 1, lanes = 1, groups = 1;
   FastDivisor by_lanes;
 };
-inline constexpr int kPositionWork = 5;  // time to compute a position, in copies
+inline constexpr int kPositionWork = 5;  // divisions and compares of a position, in copies
 inline Spread spread(int positions, int rows, int threads) {
   Spread best;
   best.positions = positions;
@@ -227,19 +228,7 @@ inline Spread spread(int positions, int rows, int threads) {
   return best;
 }
 
-// ---- time --------------------------------------------------------------------------------------
-
-// Microseconds on one NVIDIA H200, fitted to 154 tilings of 22 layers. A fit to half of the layers
-// predicts the times of the other half within 15 %. `Alone` is the time of a block on an idle SM,
-// `Shared` the time that each block adds on its SM.
-inline constexpr double kBlockUs = 2.8;     // launch, first bytes, last bytes
-inline constexpr double kPieceUs = 0.55;    // barriers, computing positions
-inline constexpr double kStageUs = 0.24;    // a wait for a free stage
-inline constexpr double kNoStageUs = 0.25;  // when copies and products do not overlap
-inline constexpr double kCopyAlone = 0.0165, kCopyShared = 0.00099;  // for a thread; for a warp
-inline constexpr double kProductAlone = 0.0091, kProductShared = 0.00025;
-inline constexpr double kInstructionShared = 0.000114;
-inline constexpr double kStoreAlone = 0.062, kSumBytes = 66e3, kOutBytes = 7.3e6;
+// ---- cost --------------------------------------------------------------------------------------
 
 // Returns the number of copies that a thread makes for one piece.
 inline double copies_of(int positions, int rows, int threads) {
@@ -247,34 +236,47 @@ inline double copies_of(int positions, int rows, int threads) {
   return ceil_div(by.positions, by.lanes) * (ceil_div(rows, by.groups) + kPositionWork);
 }
 
-inline double plan_us(const FewPixelsTiling& plan, const Machine& machine) {
+// Returns the kernel: rows (in units of 16) and fragments of a warp.
+inline const char* schedule_of(const Instance& instance) {
+  constexpr const char* kNames[2][2] = {{"1x4", "1x9"}, {"2x4", "2x9"}};
+  return kNames[instance.row_tiles - 1][instance.fragments == 4 ? 0 : 1];
+}
+
+// Counts the work of all blocks. A block reads all pieces of its rows of dy and its planes of x.
+inline Cost counts_of(const FewPixelsTiling& plan, const Conv2dProblem& problem,
+                      const Machine& machine) {
   const FewPixelsParams& s = plan.sizes;
-  const int threads = s.warps() * 32;
+  const int warps = s.warps(), threads = warps * 32;
   const bool x_by_four = s.planes_as_in_memory() && s.plane_words % 4 == 0;
   const bool dy_by_four = s.out_height * s.out_width % 4 == 0 && s.piece_pixels() % 4 == 0;
   const double copies =
       s.pieces * (copies_of(s.plane_piece() / (x_by_four ? 4 : 1), s.octets * kOctet, threads) +
                   copies_of(s.piece_steps() * kStepPixels / (dy_by_four ? 4 : 1), s.rows, threads));
-  const int tiles = plan.instance.row_tiles, fragments = plan.instance.fragments;
-  const double products = 3.0 * tiles * fragments;
-  const double instructions = 15 + 16 * tiles + 11 * fragments + products;
-  const double steps = s.all_steps(), all_steps = steps * s.row_groups * s.column_groups;
+  const double blocks = s.blocks(), steps = s.all_steps();
+  const double fragments = s.column_groups * plan.instance.fragments;  // with empty ones
   const int columns = s.octets * kOctet * s.taps;
-  const double alone = kBlockUs + s.pieces * kPieceUs +
-                       (ceil_div(s.pieces, s.stages) - 1) * kStageUs +
-                       (s.stages == 1 ? (s.pieces - 1) * kNoStageUs : 0) + copies * kCopyAlone +
-                       std::ceil(steps / s.shares) * products * kProductAlone +
-                       ceil_div(columns, 128) * ceil_div(s.rows, s.warps()) * kStoreAlone;
-  const double shared =
-      copies * s.warps() * kCopyShared +
-      all_steps * (instructions * kInstructionShared + products * kProductShared) +
-      4.0 * s.rows * columns / kSumBytes;
-  const int resident =
-      std::max(1, std::min((machine.shared_bytes + 1024) / (plan.shared_bytes + 1024),
-                           plan.instance.resident * kMaxWarps / s.warps()));
-  const int here = ceil_div(s.blocks(), machine.multiprocessors);
-  return ceil_div(here, resident) * alone + here * shared +
-         4.0 * s.out_channels * s.in_channels * s.taps / kOutBytes;
+  const double words =
+      number(s.octets * kOctet) * s.plane_piece() + number(s.rows) * s.piece_steps() * kStepPixels;
+  return {.flops = problem.nominal_flops(),
+          .bytes = problem.nominal_bytes(),
+          // three products of TF32
+          .issued = 3 * blocks * steps * 2 * kStepPixels * s.rows * fragments * kOctet,
+          .cached = 4 * words * s.pieces * blocks,
+          .schedule = schedule_of(plan.instance),
+          .blocks = blocks,
+          .resident = number(
+              std::max(1, std::min((machine.shared_bytes + 1024) / (plan.shared_bytes + 1024),
+                                   plan.instance.resident * kMaxWarps / warps))),
+          .chain = std::ceil(steps / s.shares),
+          .copies = copies,
+          // Barriers of the pieces, waits for a free stage, waits for copies where there is only
+          // one stage, rows that a warp stores.
+          .waits = number(s.pieces + ceil_div(s.pieces, s.stages) - 1 +
+                          (s.stages == 1 ? s.pieces - 1 : 0) +
+                          ceil_div(columns, 128) * ceil_div(s.rows, warps)),
+          .listed_warps = blocks * copies * warps,
+          .stored = blocks * s.rows * columns,
+          .tensor_cores = true};
 }
 
 // Calls visit(plan) for every possible tiling.
@@ -313,7 +315,7 @@ void visit_plans(const Conv2dProblem& z, const Machine& machine, const Visit& vi
                                std::int64_t{s.shares} * s.rows * s.sum_pitch);
               if (bytes > machine.shared_bytes) break;
               plan.shared_bytes = static_cast<int>(bytes);
-              plan.us = plan_us(plan, machine);
+              plan.cost = counts_of(plan, z, machine);
               visit(std::as_const(plan));
             }
           }
@@ -324,11 +326,10 @@ void visit_plans(const Conv2dProblem& z, const Machine& machine, const Visit& vi
 }
 
 inline FewPixelsTiling plan_weight(const Conv2dProblem& z, const Machine& machine) {
-  FewPixelsTiling best;
-  visit_plans(z, machine, [&](const FewPixelsTiling& plan) {
-    if (plan.us < best.us) best = plan;
-  });
-  return best;
+  Cheapest<FewPixelsTiling> best({"conv2d", "few_pixels", Direction::backward_weight},
+                                 DeviceType::cuda, z.dtype);
+  visit_plans(z, machine, [&](const FewPixelsTiling& plan) { best.offer(plan, plan.cost); });
+  return best.found();
 }
 
 }  // namespace convscope::few_pixels

@@ -26,7 +26,7 @@
 //            results lose digits. Same bits on each run on one GPU. A NaN spreads over its tile and
 //            one neighbouring plane.
 // Backward   DX_f = DY_f W_f, assigned; DW_f = sum over tiles of DY_f^H X_f, assigned or added to
-// Choices    L has the least estimated time of transforms and products. A pair of planes has 64 x
+// Choices    The cost model chooses L by transforms and products. A pair of planes has 64 x
 //            68 complex numbers (34 KiB). Two pairs in a block make stores of 32 bytes, and three
 //            blocks fit on an SM. kSpectraBytes 256 MiB limits the spectra of x and y that are
 //            stored at a time
@@ -40,11 +40,11 @@
 
 #include "framework/cuda/blas.cuh"
 #include "framework/cuda/launch.cuh"
-#include "framework/machine/peaks.h"
 #include "framework/memory/memory.h"
 #include "layers/conv2d/algorithm.h"
 #include "layers/conv2d/fft/cuda/fft_passes.cuh"
-#include "layers/conv2d/shared/cuda/device_time.cuh"
+#include "layers/conv2d/shared/cuda/blas_cost.h"
+#include "layers/conv2d/shared/kept_plans.h"
 
 namespace convscope {
 namespace {
@@ -56,8 +56,15 @@ using fft::Span;
 
 constexpr Index kSpectraBytes = Index{256} << 20;
 
+struct FftCudaTiling;
+int chosen_length(const Conv2dProblem& z, Direction direction);
+
 struct FftCudaTiling {
   FftCudaTiling(const Conv2dProblem& problem, Direction direction)
+      : FftCudaTiling(problem, direction, chosen_length(problem, direction)) {}
+  // Cuts an image into tiles for transforms of `transform` points. length is 0 if these are too
+  // short.
+  FftCudaTiling(const Conv2dProblem& problem, Direction direction, int transform)
       : z(problem),
         for_dw(direction == Direction::backward_weight),
         forward(direction != Direction::backward_data),
@@ -65,15 +72,9 @@ struct FftCudaTiling {
         channels(forward ? z.k : z.c),
         down(Span::rows(z, forward)),
         across(Span::columns(z, forward)) {
-    double least = 0;
-    for (const int candidate : kLengths) {
-      const Index rows = down.outputs(candidate);
-      const Index columns = across.outputs(candidate);
-      if (rows == 0 || columns == 0) continue;
-      const double seconds = seconds_of(candidate, rows, columns);
-      if (length != 0 && seconds >= least) continue;
-      least = seconds;
-      length = candidate;
+    const Index rows = down.outputs(transform), columns = across.outputs(transform);
+    if (rows > 0 && columns > 0) {
+      length = transform;
       tile_rows = rows;
       tile_columns = columns;
     }
@@ -122,20 +123,51 @@ struct FftCudaTiling {
   Index spectrum_bytes(Index n) const {
     return points() * n * tiles() * (depth + channels) * Index(sizeof(float2));
   }
-  double seconds_of(int candidate, Index rows, Index columns) const {
-    const auto number = [](Index value) { return static_cast<double>(value); };
-    const double f = fft::frequencies(candidate);
-    const double count =
-        number(z.n * ceil_div(down.virtual_out(), rows) * ceil_div(across.virtual_out(), columns));
-    // Long transforms take more time for each byte: they have more steps, and their blocks store
-    // fewer neighbouring bytes. These times are relative and were measured on one H200.
-    const double passes = candidate == 16 ? 1.0 : candidate == 32 ? 1.5 : 2.0;
-    const double bytes = 16 * f * (count * number(depth + channels) + number(z.k * z.c));
-    // Complex products reach about 0.7 of the peak of real products.
-    return passes * bytes / kUnmeasuredGpu.copy_bytes +
-           8 * f * count * number(z.k * z.c) / (0.7 * kUnmeasuredGpu.f32_flops);
-  }
 };
+
+// Counts the products, which read two sets of spectra and write the third, and the transforms
+// before and after them. Each length has its own kernels.
+Cost counts_of(const FftCudaTiling& plan) {
+  const Conv2dProblem& z = plan.z;
+  const double f = number(plan.points()), tiles = number(z.n * plan.tiles());
+  const double chunks = number(ceil_div(z.n, plan.images));
+  const double planes = 8 * f * tiles * number(z.c + z.k);  // bytes of spectra
+  const double kernels = 8 * f * number(z.k * z.c);
+  const Index rows = plan.images * plan.tiles();
+  using blas_cost::Products;  // a complex product has four times the K dimension of a real one
+  const Products products = plan.for_dw
+                                ? Products{z.k, z.c, 4 * rows, plan.points()}
+                                : Products{rows, plan.channels, 4 * plan.depth, plan.points()};
+  constexpr const char* kNames[3][2] = {{"16", "16 vector"}, {"32", "32 vector"},
+                                        {"64", "64 vector"}};
+  Cost cost = blas_cost::counts_of(products, blas_cost::Operands::f32,
+                                   cuda_device_facts().multiprocessors, chunks);
+  cost.flops = 8 * f * tiles * number(z.k * z.c);
+  cost.bytes = planes + kernels;
+  cost.schedule = kNames[plan.length / 32][products.m == 1 || products.n == 1 ? 1 : 0];
+  cost.pass_bytes += z.nominal_bytes() + planes;
+  if (plan.for_dw) {  // one launch transforms x and dy, and one all kernels
+    cost.pass_bytes += kernels;
+    cost.launches += chunks + 1;
+  } else {  // the launch that transforms the first images also transforms w
+    cost.launches += 2 * chunks;
+    cost.prepared_bytes = kernels + 4 * number(z.w_shape().numel());
+  }
+  return cost;
+}
+
+// Returns 0 if no transform is long enough.
+int chosen_length(const Conv2dProblem& z, Direction direction) {
+  static KeptPlans<int> kept;
+  return *kept.get(z, direction, [&] {
+    Cheapest<int> best({"conv2d", "fft", direction}, DeviceType::cuda, z.dtype);
+    for (const int length : kLengths) {
+      const FftCudaTiling plan(z, direction, length);
+      if (plan.length > 0) best.offer(length, counts_of(plan));
+    }
+    return best.found();
+  });
+}
 
 void to_spectra(int length, const fft::ToSpectra& set, const fft::ToSpectra& other = {}) {
   fft::with_length(length, [&](auto constant) {
@@ -305,48 +337,9 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction) {
   return {};
 }
 
-// The time of the transforms of one length, in addition to a copy of the same bytes. `bytes` is
-// relative to the time of copying the spectra, `launches` to that of a launch; dw_bytes and
-// dw_launches are for backward_weight. The transforms are slower than a copy because instructions
-// and the dependent steps of a tile limit them. The values were fitted to one H200, for
-// shapes/gpu_dense.txt with 1, 32 and 128 images.
-struct TransformTimes {
-  double bytes, launches, dw_bytes, dw_launches;
-};
-TransformTimes times_of(int length) {
-  if (length == 16) return {0.6, 1.2, 0.6, 1.0};
-  if (length == 32) return {0.7, 1.2, 0.5, 0.8};
-  return {1.7, 0.6, 1.7, 0.5};
-}
-
 Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
   if (fft::is_depthwise(z)) return fft::depthwise_cost(z, direction);
-  using device_time::number;
-  const FftCudaTiling plan(z, direction);
-  const double f = number(plan.points());
-  const double tiles = number(z.n * plan.tiles());
-  const double chunks = number(ceil_div(z.n, plan.images));
-  const double planes = 8 * f * tiles * number(z.c + z.k);
-  const double kernels = 8 * f * number(z.k * z.c);
-  const Index rows = plan.images * plan.tiles();
-  using device_time::Products;  // a complex product has four times the K dimension of a real one
-  const Products products = plan.for_dw
-                                ? Products{z.k, z.c, 4 * rows, plan.points()}
-                                : Products{rows, plan.channels, 4 * plan.depth, plan.points()};
-  const double flops = 8 * f * tiles * number(z.k * z.c);
-  const double peak = kUnmeasuredGpu.f32_flops;
-  const double us = chunks * device_time::f32_products_us(products);
-  const TransformTimes times = times_of(plan.length);
-  const double transformed =
-      plan.for_dw ? times.dw_bytes * (planes + kernels) : times.bytes * planes;
-  const Conv2dCost cost{.flops = flops,
-                        .bytes = device_time::passed(4.1 * (planes + kernels)),
-                        .peak_share = device_time::share_of(flops, us, peak),
-                        .pass_bytes = device_time::passed(z.nominal_bytes() + transformed),
-                        .launches = plan.for_dw ? times.dw_launches * (3 * chunks + 1)
-                                                    : times.launches * (3 * chunks)};
-  return plan.for_dw ? cost
-                         : device_time::with_preparation(cost, peak, times.bytes * kernels, 0);
+  return counts_of(FftCudaTiling(z, direction));
 }
 
 std::size_t workspace_bytes(const Conv2dProblem& z, Direction direction) {

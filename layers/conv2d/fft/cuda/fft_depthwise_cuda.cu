@@ -31,10 +31,8 @@
 // Source     as fft_cuda.cu; RepLKNet: X. Ding et al. 2022, arXiv 2203.06717, for kernels of this
 //            size; D. Y. Fu et al. 2023: FlashFFTConv, arXiv 2311.05908, the same fusion in 1-d
 // Read next  fft_passes.cuh, the transforms; depthwise_large_cuda.cu, direct sums
-#include <cmath>
-
-#include "framework/machine/peaks.h"
 #include "layers/conv2d/fft/cuda/fft_passes.cuh"
+#include "layers/conv2d/shared/kept_plans.h"
 
 namespace convscope::fft {
 
@@ -44,26 +42,23 @@ bool is_depthwise(const Conv2dProblem& z) {
 
 namespace {
 
+int chosen_length(const Conv2dProblem& z, Direction direction);
+
 struct DepthwisePlan {
   DepthwisePlan(const Conv2dProblem& problem, Direction direction)
+      : DepthwisePlan(problem, direction, chosen_length(problem, direction)) {}
+  // Cuts an image into tiles for transforms of `transform` points. length is 0 if these are too
+  // short.
+  DepthwisePlan(const Conv2dProblem& problem, Direction direction, int transform)
       : z(problem),
         forward(direction != Direction::backward_data),
         down(Span::rows(z, forward)),
         across(Span::columns(z, forward)) {
-    double least = 0;
-    for (const int candidate : kLengths) {
-      const Index rows = down.outputs(candidate);
-      const Index columns = across.outputs(candidate);
-      if (rows == 0 || columns == 0) continue;
-      const auto tiles = static_cast<double>(ceil_div(down.virtual_out(), rows) *
-                                             ceil_div(across.virtual_out(), columns));
-      const double work = tiles * candidate * candidate * (candidate == 64 ? 1.2 : 1.0);
-      if (length != 0 && work >= least) continue;
-      least = work;
-      length = candidate;
-      read = {down.read(rows), across.read(columns), int(z.c), 0};
-      made = {down.made(rows), across.made(columns), int(z.c), 0};
-    }
+    const Index rows = down.outputs(transform), columns = across.outputs(transform);
+    if (rows == 0 || columns == 0) return;
+    length = transform;
+    read = {down.read(rows), across.read(columns), int(z.c), 0};
+    made = {down.made(rows), across.made(columns), int(z.c), 0};
     read.planes = made.planes = z.n * tiles() * z.c;
   }
 
@@ -85,6 +80,54 @@ struct DepthwisePlan {
   int length = 0;
   PlaneSet read, made;
 };
+
+// Counts the kernel that transforms images. In backward_weight, a second kernel adds the spectra of
+// all slices one after another; else it makes the spectra of w before the call.
+Cost counts_of(const DepthwisePlan& plan, Direction direction) {
+  constexpr const char* kNames[] = {"depthwise 16", "depthwise 32", "depthwise 64"};
+  const Conv2dProblem& z = plan.z;
+  const bool weight = direction == Direction::backward_weight;
+  const double length = plan.length, spectrum = 8 * number(z.c * plan.spectrum());  // bytes
+  const double line = 5 * length * (plan.length == 16 ? 4 : plan.length == 32 ? 5 : 6);
+  const double weights = number(static_cast<Index>(size_of(z.dtype))) * number(z.w_shape().numel());
+  const Index pairs = weight ? plan.slices() : ceil_div(plan.items(), Index{2});  // of a channel
+  const double blocks = number(ceil_div(z.c * pairs, plan.slots()));
+  // Tiles of a pair one after another, and lines of a transform: rows and columns, and back.
+  const double tiles = weight ? number(ceil_div(plan.items(), plan.slices())) : 1;
+  const double written = number(plan.made.rows.limit);
+  const double lines = weight ? 2 * length : 3 * length + written;
+  Cost cost{.flops = tiles * number(z.c * pairs) * (lines * line + 8 * length * length),
+            .bytes = z.nominal_bytes(),
+            .schedule = kNames[plan.length / 32],
+            .blocks = blocks,
+            .resident = 3,
+            .chain = tiles * lines};
+  cost.issued = tiles * blocks * number(plan.slots()) * (lines * line + 8 * length * length);
+  if (weight) {
+    cost.waits = number(plan.slices());
+    cost.pass_bytes = 2 * spectrum * number(plan.slices()) + weights;
+    cost.launches = 2;
+  } else {
+    cost.cached = blocks * number(plan.slots()) * 8 * number(plan.spectrum());  // of w
+    cost.stored = number(z.n * z.c) * number(plan.made.rows.tiles) * written *
+                  number(plan.made.columns.tiles) * number(plan.made.columns.limit);
+    cost.prepared_bytes = weights + spectrum;
+    cost.prepare_launches = 1;
+  }
+  return cost;
+}
+
+int chosen_length(const Conv2dProblem& z, Direction direction) {
+  static KeptPlans<int> kept;
+  return *kept.get(z, direction, [&] {
+    Cheapest<int> best({"conv2d", "fft", direction}, DeviceType::cuda, z.dtype);
+    for (const int length : kLengths) {
+      const DepthwisePlan plan(z, direction, length);
+      if (plan.length > 0) best.offer(length, counts_of(plan, direction));
+    }
+    return best.found();
+  });
+}
 
 // Returns the position of tile `item` of a channel; the tile is in image item / tiles.
 __device__ inline Place place_of_item(const PlaneSet& z, Index item, Index channel, bool real) {
@@ -387,49 +430,8 @@ std::size_t depthwise_workspace_bytes(const Conv2dProblem& z, Direction directio
   return static_cast<std::size_t>(z.c * plan.slices() * plan.spectrum()) * sizeof(float2);
 }
 
-// Returns the cost. Each pass of a block waits for the previous pass, so three blocks on an SM take
-// hardly longer than one. The time is therefore the number of rounds of blocks times the time of a
-// block. The cycles were fitted on an H200.
 Conv2dCost depthwise_cost(const Conv2dProblem& z, Direction direction) {
-  const DepthwisePlan plan(z, direction);
-  const auto number = [](Index value) { return static_cast<double>(value); };
-  const double points = number(plan.length) * plan.length;
-  const double log_points = plan.length == 16 ? 8 : plan.length == 32 ? 10 : 12;
-  const double written = number(plan.made.rows.limit) / plan.length;
-  // Cycles of a block from reading pixels to writing results, when three blocks share an SM.
-  const double block_cycles = plan.length == 16   ? 9e3
-                          : plan.length == 32 ? 16e3
-                                              : 17e3 + 34e3 * written;
-  // The share of these cycles that a block of backward_weight needs: it transforms x and dy and
-  // multiplies their spectra.
-  const double product_share = plan.length == 16 ? 0.75 : plan.length == 32 ? 0.77 : 0.8;
-  const auto rounds = [&](Index blocks) {
-    const double all = number(blocks) / cuda_device_facts().multiprocessors;
-    if (all <= 3) return all <= 1 ? 0.6 : all <= 2 ? 0.8 : 1.0;
-    return all <= 9 ? std::ceil(all / 3) : all / 3 + 0.5;
-  };
-  const bool weight = direction == Direction::backward_weight;
-  const Index pairs = ceil_div(plan.items(), Index{2});
-  constexpr double kOfSlice = 250;  // cycles for each slice: slices are added in sequence
-  constexpr double kClock = 1.75e9, kLaunches = 1.2;
-  // The cycles of the second launch. It computes the spectra of w, or for dw adds up the spectra of
-  // all slices and transforms them back.
-  const double other = 0.45 * block_cycles + (weight ? kOfSlice * number(plan.slices()) : 0);
-  const double made = weight ? product_share * block_cycles *
-                                   number(ceil_div(plan.items(), plan.slices())) *
-                                   rounds(ceil_div(z.c * plan.slices(), plan.slots()))
-                             : block_cycles * rounds(ceil_div(z.c * pairs, plan.slots()));
-  const double transforms = number(z.c * 2 * pairs);
-  const double flops = transforms * (5 * points * log_points + 8 * points);
-  const double seconds = (made + other) / kClock;
-  const double launch_seconds = kLaunches * kUnmeasuredGpu.launch_seconds;
-  return {.flops = flops,
-          .bytes = z.nominal_bytes(),
-          .peak_share = flops / (seconds * kUnmeasuredGpu.f32_flops),
-          .prepare_part =
-              weight ? 0 : (other / kClock + launch_seconds) / (seconds + 2 * launch_seconds),
-          .pass_bytes = 1.1 * z.nominal_bytes(),
-          .launches = 2 * kLaunches};
+  return counts_of(DepthwisePlan(z, direction), direction);
 }
 
 }  // namespace convscope::fft

@@ -34,7 +34,7 @@
 #include "framework/cuda/half.cuh"
 #include "framework/cuda/launch.cuh"
 #include "layers/conv2d/algorithm.h"
-#include "layers/conv2d/shared/cuda/device_time.cuh"
+#include "layers/conv2d/shared/cuda/blas_cost.h"
 
 namespace convscope {
 namespace {
@@ -209,47 +209,32 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction) {
   return {};
 }
 
-// Time of fp16/bf16 products relative to those of im2col_gemm. The elements of an array are for
-// forward, backward_data and backward_weight. The three arrays are for rows aligned to 16 bytes, to
-// 8 bytes, and for other rows.
-constexpr double kEvenTimes[] = {1.4, 1.3, 1.2}, kFourTimes[] = {0.77, 0.88, 0.96},
-                 kOddTimes[] = {1.2, 1.1, 1};
-double half_times(Direction direction, Index apart) {
-  const auto at = static_cast<std::size_t>(direction);
-  return apart % 8 == 0 ? kEvenTimes[at] : apart % 4 == 0 ? kFourTimes[at] : kOddTimes[at];
-}
-
-// Returns the cost. The values of launches and passes were measured on one H200; they count time in
-// addition to the products.
+// Assumes that there is no bias, because a problem does not say so.
 Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
-  using device_time::number;
   const Index plane = z.h * z.w;
   const bool weight = direction == Direction::backward_weight;
   const bool forward = direction == Direction::forward;
-  const Index calls = weight ? 1 : std::min(z.groups, z.n);
+  const Index images = std::max<Index>(1, images_at_once(z));
+  const Index calls = weight ? ceil_div(z.n, images) : std::min(z.groups, z.n);
   const Index apart = std::gcd(plane, z.c_per_group());
   const Index rows = forward ? z.k_per_group() : z.c_per_group();
   const Index depth = forward ? z.c_per_group() : z.k_per_group();
-  const device_time::Products products =
-      weight ? device_time::Products{z.k_per_group(), z.c_per_group(), plane, z.n * z.groups, apart}
-             : device_time::Products{rows, plane, depth, std::max(z.groups, z.n), apart};
-  const double us = number(calls) * device_time::products_us(products, z) *
-                    (is_half(z) ? half_times(direction, apart) : 1);
-  const double sums = weight ? 4.0 * number(z.n) * number(z.w_shape().numel()) : 0;
-  // In f32, the products of a short reduction do not hide the loads and stores of operands and
-  // results. `seen` is the number of bytes that they do not hide.
-  const double images = 4.0 * number(z.x_shape().numel() + z.y_shape().numel());
-  const double made = 4.0 * number((forward ? z.y_shape() : z.x_shape()).numel());
-  const Index narrow = weight ? std::min(z.k_per_group(), z.c_per_group()) : depth;
-  const double seen = device_time::on_tensor_cores(z)
-                          ? 0
-                          : (weight ? 0.6 * images : made) * std::min(1.0, 64 / number(narrow));
-  return {.flops = z.nominal_flops(),
-          .bytes = 1.2 * z.nominal_bytes() + sums,
-          .peak_share = device_time::share_of(z.nominal_flops(), us, device_time::peak_of(z)),
-          .pass_bytes = 1.9 * sums + seen,
-          .launches = weight ? 0.93 : 0.33 * number(calls),
-          .tensor_cores = device_time::on_tensor_cores(z)};
+  using blas_cost::Products;
+  const Products products =
+      weight ? Products{z.k_per_group(), z.c_per_group(), plane, images * z.groups, apart}
+             : Products{rows, plane, depth, std::max(z.groups, z.n), apart};
+  Conv2dCost cost = blas_cost::counts_of(products, blas_cost::operands_of(z),
+                                         cuda_device_facts().multiprocessors, number(calls));
+  cost.flops = z.nominal_flops();
+  cost.bytes = z.nominal_bytes();
+  if (weight) {
+    const double sums = 4 * number(images) * number(z.w_shape().numel());
+    cost.bytes += (2 * number(calls) - 1) * sums;  // later calls add to the sums of the first
+    cost.pass_bytes += sums;
+    cost.waits = number(images);
+    cost.launches += 1;
+  }
+  return cost;
 }
 
 std::size_t workspace_bytes(const Conv2dProblem& z, Direction direction) {

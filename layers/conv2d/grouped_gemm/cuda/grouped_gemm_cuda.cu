@@ -39,7 +39,6 @@
 #include "layers/conv2d/algorithm.h"
 #include "layers/conv2d/grouped_gemm/cuda/grouped_gemm_gather.cuh"
 #include "layers/conv2d/grouped_gemm/cuda/grouped_gemm_weight.cuh"
-#include "layers/conv2d/shared/cuda/device_time.cuh"
 #include "layers/conv2d/shared/kept_plans.h"
 
 namespace convscope {
@@ -333,18 +332,13 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction direction) {
 }
 
 Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
-  const bool weight = direction == Direction::backward_weight;
   const auto plans = plans_of(z, direction);
-  const double us = weight ? plans->weight.us : plans->gather.us;
-  const double peak = device_time::peak_of(z);
-  const Conv2dCost cost{.flops = z.nominal_flops(),
-                        .bytes = z.nominal_bytes(),
-                        .peak_share = device_time::share_of(z.nominal_flops(), us, peak),
-                        .launches = weight ? 0.4 : 0.2,
-                        .tensor_cores = true};
-  if (weight) return cost;
-  return device_time::with_preparation(cost, peak,
-                                       2 * static_cast<double>(prepared_bytes(z, direction)), 0.6);
+  if (direction == Direction::backward_weight) return plans->weight.cost;
+  Cost cost = plans->gather.cost;
+  cost.prepared_bytes = 4 * number(z.w_shape().numel()) +
+                        static_cast<double>(prepared_bytes(z, direction));
+  cost.prepare_launches = 1;
+  return cost;
 }
 
 std::size_t workspace_bytes(const Conv2dProblem& z, Direction direction) {

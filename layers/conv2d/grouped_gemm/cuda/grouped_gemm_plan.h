@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // grouped_gemm_plan.h: the tiling of grouped_gemm: the groups that share a product, the part of the
-// image that a block keeps in shared memory, and the estimated time. The file needs no CUDA, so
+// image that a block keeps in shared memory, and the counts of its work. The file needs no CUDA, so
 // tests check it on the CPU.
 //
 // Octet     8 neighbouring channels: 16 bytes in fp16/bf16, 32 in f32. Tensor cores take operands
@@ -21,11 +21,11 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <limits>
 #include <numeric>
 
 #include "layers/conv2d/problem.h"
 #include "layers/conv2d/shared/cuda/gather_lines.h"
+#include "layers/dispatch/cost/choose.h"
 
 namespace convscope::grouped_gemm {
 
@@ -247,7 +247,7 @@ struct GatherPlan {
   GroupedGemmParams sizes = {};
   int at_once = 1, bundles_at_once = 1;  // template parameters of the kernel
   int shared_bytes = 0;
-  double us = std::numeric_limits<double>::infinity();  // without the launch
+  Cost cost = {};  // with prepared weights
 
   bool exists() const { return shared_bytes > 0; }
 };
@@ -255,45 +255,25 @@ struct GatherPlan {
 inline int weight_bytes(const GroupedGemmParams& z) { return z.slice_out() * z.steps() * 256; }
 inline int slot_count(const GroupedGemmParams& z, int slots) { return z.steps() * slots; }
 
-// Peak rates of one SM of an NVIDIA H200, per microsecond: bytes loaded and stored, bytes of shared
-// memory, instructions. The next two constants are the bytes per microsecond of the whole GPU's
-// memory, and the time until a block receives its first bytes.
-inline constexpr double kLoadBytes = 3.1e4, kSharedBytes = 2.3e5, kInstructions = 4400;
-inline constexpr double kMemoryBytes = 4.2e6, kWaitUs = 1.2;
-inline constexpr double kAloneBytes = 2.5e4;  // bytes per microsecond when an SM has a single block
-inline constexpr double kCycleUs = 1.0 / 1800;
-
-// The work of one block. The first three members add up over all blocks of an SM. `alone_us` is the
-// minimum time of a block on an otherwise idle SM.
-struct Work {
-  double loads = 0, shared = 0, instructions = 0;
-  double alone_us = 0;
-
-  double us() const {
-    return std::max({loads / kLoadBytes, shared / kSharedBytes, instructions / kInstructions});
-  }
-};
-
 // Returns the bytes that memory transfers when `bytes` of a pixel are read. Memory transfers whole
 // sectors of 32 bytes, and a pixel may begin inside a sector.
 constexpr double sectors(int bytes) { return bytes % 32 == 0 ? bytes : round_up(bytes, 32) + 16; }
-// Returns the number of instructions that copy `lines` rows of `pixels` pixels with `pieces`
-// 16-byte units each. If `rounds` is true, the number includes rounding to tf32.
-constexpr double copy_instructions(int lines, int pixels, int step, int pieces, bool rounds) {
-  const int copies = ceil_div(ceil_div(pixels, step), 32 / pieces);
-  return lines * (64.0 + step * (20.0 + copies * (rounds ? 52.0 : 16.0)));
+// Returns how many copies of a warp move `lines` rows of `pixels` pixels, each with `pieces` units
+// of 16 bytes. Pixels that are `step` apart are copied together.
+inline double warp_copies(int lines, int pixels, int step, int pieces) {
+  return number(lines) * step * ceil_div(ceil_div(pixels, step), 32 / pieces);
 }
-// Returns the time of two activities that overlap only in part.
-inline double together_us(double a, double b) { return std::max(a, b) + 0.35 * std::min(a, b); }
-// Returns the time of `blocks` equal blocks, of which `resident` run on an SM at once.
-inline double blocks_us(double blocks, const Work& work, double resident, double wait_us,
-                        const Machine& machine) {
-  const double here = std::ceil(blocks / machine.multiprocessors);
-  const auto round_us = [&](double count) {
-    return count == 0 ? 0 : wait_us + std::max(count * work.us(), work.alone_us);
-  };
-  const double rounds = std::floor(here / resident);
-  return rounds * round_us(resident) + round_us(here - rounds * resident);
+// Returns the bytes of all tensors, in whole sectors.
+inline double sector_bytes(const Conv2dProblem& z, int in_row, int out_row) {
+  return z.nominal_bytes() * std::max(sectors(in_row) / in_row, sectors(out_row) / out_row);
+}
+
+// Returns the kernel: its type, octets of y and bundles at once.
+inline const char* schedule_of(const GatherPlan& plan, bool f32) {
+  constexpr const char* kNames[2][4][3] = {
+      {{"", "half 1x2", "half 1x4"}, {"half 2x1", "half 2x2", ""}, {"half 3x1"}, {"half 4x1"}},
+      {{"", "tf32 1x2", "tf32 1x4"}, {"tf32 2x1", "tf32 2x2", ""}, {"tf32 3x1"}, {"tf32 4x1"}}};
+  return kNames[f32 ? 1 : 0][plan.at_once - 1][plan.bundles_at_once / 2];
 }
 
 // Calls visit(plan) for every candidate.
@@ -317,44 +297,41 @@ void visit_gather_plans(const Conv2dProblem& z, Direction direction, const Machi
     plan.shared_bytes = static_cast<int>(shared);
     const int row_blocks = s.padded_positions() / kRows;
     const int lines = s.tile_images * s.patch_h;
-    Work work;
-    work.loads = weight_bytes(s) + lines * s.patch_w * sectors(row) +
-                 static_cast<double>(s.positions) * s.phases() * sectors(out_row);
-    const double resident = std::floor(std::clamp(machine.blocks_of(plan.shared_bytes), 1.0, 3.0));
-    const double blocks = static_cast<double>(s.tiles()) * s.slices;
-    const double whole_bytes =
-        z.nominal_bytes() * std::max(sectors(row) / row, sectors(out_row) / out_row);
-    const double copies = copy_instructions(lines, s.patch_w, s.step_w, row / 16, f32) +
-                          s.slice_out() * s.steps() * 7.0 + 3000 +
-                          s.padded_positions() / 32.0 * (70 + 20 * s.phases());
+    const double blocks = number(s.tiles()) * s.slices;
+    const double loads = weight_bytes(s) + lines * s.patch_w * sectors(row);
+    const double copies = warp_copies(lines, s.patch_w, s.step_w, row / 16);
     for (const int bundles : {1, 2, 4}) {
       const int all = plan.at_once * bundles;
       if (all > 4 || (plan.at_once == 1 && bundles == 1)) continue;
       const int columns = ceil_div(s.slice_out(), all);
-      const double units = static_cast<double>(row_blocks) * columns;
-      work.shared = units * s.steps() * (bundles * 1024.0 + all * 256.0) + 2 * s.patch_bytes();
-      work.instructions = copies + units * (s.phases() * (110.0 + all * (f32 ? 30 : 52)) +
-                                            s.steps() * (12.0 + bundles * 6 + all * 4.5));
-      const double cycles =
-          std::ceil(units * s.phases() / kWarps) *
-          (500 + 60 * all +
-           static_cast<double>(s.steps()) / s.phases() * (32 + bundles * 14 + all * 30));
-      work.alone_us = work.loads / kAloneBytes + cycles * kCycleUs;
+      const double units = number(row_blocks) * columns;  // in each phase
+      const double rounds = std::ceil(units * s.phases() / kWarps);
       plan.bundles_at_once = bundles;
       plan.sizes.by_columns = FastDivisor(columns);
-      plan.us = together_us(blocks_us(blocks, work, resident, kWaitUs, machine),
-                            whole_bytes / kMemoryBytes);
+      plan.cost = {
+          .flops = z.nominal_flops(),
+          .bytes = sector_bytes(z, row, out_row),
+          .issued = blocks * units * s.steps() * 2 * kRows * all * kOctet * slots * kOctet,
+          .cached = blocks * loads,
+          .schedule = schedule_of(plan, f32),
+          .blocks = blocks,
+          .resident = std::floor(std::clamp(machine.blocks_of(plan.shared_bytes), 1.0, 3.0)),
+          .chain = rounds * ceil_div(s.steps(), s.phases()),
+          .copies = std::ceil(copies / kWarps) + std::ceil(weight_bytes(s) / (16.0 * kWarps * 32)),
+          .waits = rounds,
+          .listed_warps = blocks * (copies + units * s.phases()),
+          .stored = blocks * s.positions * s.phases() * s.slice_out() * kOctet,
+          .tensor_cores = true};
       visit(plan);
     }
   });
 }
 
 inline GatherPlan plan_gather(const Conv2dProblem& z, Direction direction, const Machine& machine) {
-  GatherPlan best;
-  visit_gather_plans(z, direction, machine, [&](const GatherPlan& plan) {
-    if (plan.us < best.us) best = plan;
-  });
-  return best;
+  Cheapest<GatherPlan> best({"conv2d", "grouped_gemm", direction}, DeviceType::cuda, z.dtype);
+  visit_gather_plans(z, direction, machine,
+                     [&](const GatherPlan& plan) { best.offer(plan, plan.cost); });
+  return best.found();
 }
 
 // ---- backward_weight ---------------------------------------------------------------------------
@@ -370,7 +347,7 @@ struct GroupedWeightTiling {
   int jobs = 0, shares = 1;
   int parts = 1;
   int stage_bytes = 0, shared_bytes = 0;
-  double us = std::numeric_limits<double>::infinity();
+  Cost cost = {};
 
   bool exists() const { return shared_bytes > 0; }
   // Returns the number of float4 of accumulators: [bundle, octet of dy][pair][lane].
@@ -380,8 +357,13 @@ struct GroupedWeightTiling {
 };
 
 inline constexpr int kMaxParts = 512;
-inline constexpr double kPartBytes = 3.9e6;                 // bytes of parts per microsecond
-inline constexpr double kSumUs = 1.5, kScatterBytes = 5e6;  // the launch that adds the partial sums
+
+// Returns the kernel: its type and octets of dy at once.
+inline const char* schedule_of(const GroupedWeightTiling& plan, bool f32) {
+  constexpr const char* kNames[2][4] = {{"half 1", "half 2", "half 3", "half 4"},
+                                        {"tf32 1", "tf32 2", "tf32 3", "tf32 4"}};
+  return kNames[f32 ? 1 : 0][plan.at_once - 1];
+}
 
 template <class Visit>
 void visit_weight_plans(const Conv2dProblem& z, const Machine& machine, const Visit& visit) {
@@ -406,24 +388,16 @@ void visit_weight_plans(const Conv2dProblem& z, const Machine& machine, const Vi
     if (plan.jobs > kMaxWarps || 2 * stage + 4 * depth > machine.shared_bytes) return;
     plan.stage_bytes = static_cast<int>(stage);
     const int lines = s.tile_images * s.patch_h;
-    Work work;  // for one tile
-    work.shared =
-        depth / 16.0 * plan.jobs * (512.0 * kChunkSteps + 256.0 * plan.at_once) * (f32 ? 2 : 1) +
-        2.0 * plan.stage_bytes;
-    work.loads =
-        lines * s.patch_w * sectors(row) + static_cast<double>(s.positions) * sectors(dy_row);
-    const double copies =
-        copy_instructions(lines, s.patch_w, s.step_w, row / 16, f32) +
-        copy_instructions(s.tile_images * s.tile_h, s.tile_w, 1, dy_row / 16, f32) + 200;
-    work.instructions =
-        copies + depth / 32.0 * plan.jobs *
-                     (f32 ? 4 * (6 + kChunkSteps * (8.0 + plan.at_once) + 3 * plan.at_once)
-                          : 12 + 2 * kChunkSteps * (2.0 + plan.at_once) + 2 * plan.at_once);
-    const double memory =
-        z.nominal_bytes() * std::max(sectors(row) / row, sectors(dy_row) / dy_row) / kMemoryBytes;
-    const double part = static_cast<double>(plan.quads()) * 16;
-    // Neighbouring elements of a partial sum are not neighbours in dw.
-    const double scatter_us = 32 * static_cast<double>(z.w_shape().numel()) / kScatterBytes;
+    // The work of one tile.
+    const double products =
+        2.0 * depth * plan.jobs * kChunkSteps * 2 * kOctet * plan.at_once * kOctet;
+    const double loads = lines * s.patch_w * sectors(row) + number(s.positions) * sectors(dy_row);
+    const double copies = warp_copies(lines, s.patch_w, s.step_w, row / 16) +
+                          warp_copies(s.tile_images * s.tile_h, s.tile_w, 1, dy_row / 16);
+    const double all_tiles = number(s.tiles()) * s.slices;
+    const double part = number(plan.quads()) * 16;
+    // Neighbouring elements of a partial sum are not neighbours in dw: each takes a sector.
+    const double scattered = 32 * number(z.w_shape().numel());
     for (const int shares : {1, 2, 4}) {
       const int warps = plan.jobs * shares;
       const int exchanged = (shares - 1) * plan.jobs * kChunkSteps * plan.at_once * 512;
@@ -433,21 +407,24 @@ void visit_weight_plans(const Conv2dProblem& z, const Machine& machine, const Vi
       // Registers limit the resident blocks: each thread has 128.
       const double resident =
           std::max(1.0, std::floor(std::min(machine.blocks_of(plan.shared_bytes), 16.0 / warps)));
-      const double cycles = std::ceil(depth / 32.0 / shares) *
-                                (f32 ? 4 * (66 + kChunkSteps * (20.0 + 20 * plan.at_once))
-                                     : 120 + kChunkSteps * (20.0 + 36 * plan.at_once)) +
-                            copies / warps * 3 + 200;
-      // A tile takes at least the time in which the next tile is loaded.
-      work.alone_us = std::max(cycles * kCycleUs, kWaitUs + work.loads / kAloneBytes);
       for (int parts = 1; parts <= kMaxParts && parts <= s.tiles(); parts += 1 + parts / 8) {
-        const double tiles = std::ceil(static_cast<double>(s.tiles()) / parts);
-        Work all = work;
-        all.loads *= tiles, all.shared *= tiles, all.instructions *= tiles, all.alone_us *= tiles;
+        const double tiles = ceil_div(s.tiles(), parts);  // of a block
         plan.parts = parts;
-        plan.us = together_us(blocks_us(static_cast<double>(parts) * s.slices, all, resident,
-                                        kWaitUs, machine),
-                              memory) +
-                  kSumUs + 2 * part * parts / kPartBytes + scatter_us;
+        plan.cost = {.flops = z.nominal_flops(),
+                     .bytes = sector_bytes(z, row, dy_row),
+                     .issued = all_tiles * products,
+                     .cached = all_tiles * loads,
+                     .schedule = schedule_of(plan, f32),
+                     .blocks = number(parts) * s.slices,
+                     .resident = resident,
+                     .chain = tiles * std::ceil(depth / 32.0 / shares),
+                     .copies = tiles * std::ceil(copies / warps),
+                     .waits = tiles + shares - 1,  // barriers, exchanges of sums
+                     .listed_warps = all_tiles * copies,
+                     .stored = part / 4 * parts,
+                     .pass_bytes = 2 * part * parts + scattered,
+                     .launches = 2,
+                     .tensor_cores = true};
         visit(plan);
       }
     }
@@ -455,11 +432,11 @@ void visit_weight_plans(const Conv2dProblem& z, const Machine& machine, const Vi
 }
 
 inline GroupedWeightTiling plan_weight(const Conv2dProblem& z, const Machine& machine) {
-  GroupedWeightTiling best;
-  visit_weight_plans(z, machine, [&](const GroupedWeightTiling& plan) {
-    if (plan.us < best.us) best = plan;
-  });
-  return best;
+  Cheapest<GroupedWeightTiling> best({"conv2d", "grouped_gemm", Direction::backward_weight},
+                                     DeviceType::cuda, z.dtype);
+  visit_weight_plans(z, machine,
+                     [&](const GroupedWeightTiling& plan) { best.offer(plan, plan.cost); });
+  return best.found();
 }
 
 }  // namespace convscope::grouped_gemm

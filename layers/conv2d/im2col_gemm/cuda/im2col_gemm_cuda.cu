@@ -50,7 +50,7 @@
 #include "framework/int_math.h"
 #include "framework/memory/memory.h"
 #include "layers/conv2d/algorithm.h"
-#include "layers/conv2d/shared/cuda/device_time.cuh"
+#include "layers/conv2d/shared/cuda/blas_cost.h"
 
 namespace convscope {
 namespace {
@@ -414,51 +414,45 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction) {
   return {};
 }
 
-// Adds the times of all passes: the bytes of a pass, times the time per byte measured on one H200.
-// Kernels that gather, or that write single elements, are far slower than a copy.
+// Counts the products, and the passes before and after them, which move the elements one by one.
 Conv2dCost cost(const Conv2dProblem& problem, Direction direction) {
-  using device_time::number;
   const Im2colCudaShape z(problem);
   const bool data = direction == Direction::backward_data;
   const bool weight = direction == Direction::backward_weight;
   const double element = number(z.element);
-  const double columns = number(z.rows) * number(z.pixels) * (data ? sizeof(float) : element);
-  const double y = number(problem.k) * number(z.pixels) * element;
-  const double x = number(problem.x_shape().numel()) * element;
+  const double columns = number(z.rows) * number(z.pixels);
+  const double y = number(problem.k) * number(z.pixels);
+  const double x = number(problem.x_shape().numel());
+  const double dw = number(problem.w_shape().numel());
   const Im2colDataTiling plan(z, problem.n);
   const SlotTiling slots(z);
   const Index at_once = weight ? slots.chunk() : forward_chunk(z);
-  const Index chunks = data ? ceil_div(problem.n, plan.images) * ceil_div(z.channels, plan.channels)
-                            : ceil_div(z.pixels, at_once);
-  using device_time::Products;
-  const Products products =
+  const Index chunks = data ? ceil_div(problem.n, plan.images) : ceil_div(z.pixels, at_once);
+  const Index products = chunks * (data ? ceil_div(z.channels, plan.channels) : 1);
+  using blas_cost::Products;
+  const Products product =
       weight ? Products{z.kernels, z.depth, slots.slot, slots.slots * z.groups, z.depth}
       : data ? Products{plan.channels * z.taps, round_up(plan.images * z.plane, kPixelStep),
                         z.kernels, z.groups, z.depth}
              : Products{z.kernels, at_once, z.depth, z.groups, z.depth};
-  const double us = number(chunks) * device_time::products_us(products, problem);
-  const double sums = 4.0 * number(slots.slots) * number(problem.w_shape().numel());
-  // The time of one thread, which writes the R S column elements of a pixel and channel one after
-  // another.
-  const double chain =
-      number(z.taps) * (data ? 0.062 : 0.025 * number(std::min(kChannelsPerThread, problem.c)));
-  const double half_cost =
-      problem.dtype == DType::f32 ? 1 : 1.7;  // fp16/bf16 are not twice as fast
-  const bool one_tap = z.taps == 1;  // one column for each channel: x is read only once
-  return {.flops = problem.nominal_flops(),
-          .bytes = columns + y,
-          .peak_share =
-              device_time::share_of(problem.nominal_flops(), us, device_time::peak_of(problem)),
-          .pass_bytes = device_time::passed(
-              half_cost * (weight ? (one_tap ? 8.5 : 2.0) * columns + 8.8 * y + 0.63 * sums
-                        : data ? 2.0 * columns + 9.1 * y + 14 * x
-                               : (one_tap ? 4.9 : 1.5) * columns + 7.1 * y)),
-          .launches = (weight ? 3.4
-                       : data ? 2.3
-                              : 2.9) *
-                          number(chunks) +
-                      (weight ? 0.36 : 0) + chain,
-          .tensor_cores = device_time::on_tensor_cores(problem)};
+  Conv2dCost cost = blas_cost::counts_of(product, blas_cost::operands_of(problem),
+                                         cuda_device_facts().multiprocessors, number(products));
+  cost.flops = problem.nominal_flops();
+  const double product_bytes = weight ? element * (columns + y) + 4 * dw * number(slots.slots)
+                               : data ? element * y + 4 * columns
+                                      : element * columns + 4 * y;
+  cost.bytes = product_bytes + (weight ? 0 : element * dw);
+  // A pass writes what the product reads, or reads what the product writes. Its other side is x, y
+  // or dw.
+  cost.pass_bytes +=
+      product_bytes + element * (weight ? x + y + dw : data ? y + x : x + y);
+  cost.stored = columns + y + (data ? x : 0);
+  // A thread of im2col or col2im handles the taps of a pixel one after another, and one of dw adds
+  // the slots.
+  cost.waits = number(products * z.taps * (data ? 1 : std::min(kChannelsPerThread, problem.c))) +
+               (weight ? number(slots.slots) : 0);
+  cost.launches += number(data ? chunks + products : 2 * chunks + (weight ? 1 : 0));
+  return cost;
 }
 
 std::size_t workspace_bytes(const Conv2dProblem& problem, Direction direction) {

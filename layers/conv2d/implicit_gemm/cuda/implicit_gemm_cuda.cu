@@ -50,7 +50,7 @@
 // Backward   dx assigned, by phases of the stride without zero taps; dw assigned or added to
 // Choices    A step has 64 fp16 numbers: one swizzled row of 128 bytes. Two planes of 128 x 128
 //            take 64 KiB in a step, so three steps fit into 227 KiB. The tile and the number of
-//            parts have the lowest estimated time in whole waves
+//            parts have the lowest estimated time (implicit_gemm_choice.cuh)
 // Source     S. Chetlur et al. 2014: cuDNN: Efficient Primitives for Deep Learning, arXiv
 //            1410.0759; H. Ootomo, R. Yokota 2022: Recovering single precision accuracy from Tensor
 //            Cores, arXiv 2203.03341 (there the low parts have their own scale and accumulators)
@@ -58,12 +58,9 @@
 #include <algorithm>
 #include <limits>
 
-#include "framework/machine/peaks.h"
 #include "framework/memory/memory.h"
 #include "layers/conv2d/algorithm.h"
 #include "layers/conv2d/implicit_gemm/cuda/implicit_gemm_choice.cuh"
-#include "layers/conv2d/implicit_gemm/cuda/implicit_gemm_forecast.cuh"
-#include "layers/conv2d/shared/cuda/device_time.cuh"
 #include "layers/conv2d/shared/cuda/half_pack_launch.cuh"
 
 namespace convscope {
@@ -283,7 +280,7 @@ void pack_weights(const ImplicitGemmTiling& plan, const PreparedLayout& at, cons
 void run_gather(const ImplicitGemmTiling& plan, const Layout& at, const Finish& end, void* out,
                 std::int64_t out_width, std::int64_t out_area) {
   const Conv2dProblem& z = plan.z;
-  const Instance& by = *plan.instance;
+  const Instance& by = *plan.choice.instance;
   const int row_tiles = ceil_div(plan.rows, by.rows);
   const std::size_t two = 2 * size_of(z.dtype);
   const int channels = narrow(z.groups) * plan.rows;
@@ -305,7 +302,7 @@ void run_gather(const ImplicitGemmTiling& plan, const Layout& at, const Finish& 
                 .rows = plan.rows,
                 .pieces = plan.pieces,
                 .depth_pieces = plan.depth_pieces(),
-                .splits = plan.splits,
+                .splits = plan.splits(),
                 .out_width = narrow(out_width),
                 .out_area = narrow(out_area),
                 .lanes = lanes,
@@ -320,7 +317,7 @@ void run_gather(const ImplicitGemmTiling& plan, const Layout& at, const Finish& 
   const int pixels = narrow(z.n * plan.high[0].outputs * plan.wide[0].outputs);
   const unsigned tiles = static_cast<unsigned>(row_tiles * ceil_div(pixels, by.columns));
   const unsigned phases = static_cast<unsigned>(narrow(z.groups) * plan.phases_h * plan.phases_w);
-  const auto parts = static_cast<unsigned>(plan.splits);
+  const auto parts = static_cast<unsigned>(plan.splits());
   const bool cached = static_cast<std::size_t>(plan.out_count) * two < cuda_device_facts().l2_bytes;
   gather.phases_first = plan.phases_h * plan.phases_w > 1 && !cached && tiles <= 65535;
   launch(by.gather,
@@ -329,25 +326,25 @@ void run_gather(const ImplicitGemmTiling& plan, const Layout& at, const Finish& 
           .shared_bytes = by.shared_bytes,
           .overlaps_previous = true},
          gather);
-  if (plan.splits == 1) return;
+  if (plan.splits() == 1) return;
   if (lanes > 0) {
     return with_float_type(z.dtype, [&](auto zero) {
       launch(sum_parts_nhwc_kernel<decltype(zero)>,
-             sums_shape(plan.out_count / kPieceElements), at.parts, plan.splits, plan.out_count,
+             sums_shape(plan.out_count / kPieceElements), at.parts, plan.splits(), plan.out_count,
              lanes, channels, end, out);
     });
   }
   with_float_type(z.dtype, [&](auto zero) {
     using Out = decltype(zero);
-    launch(sum_parts_kernel<Out>, sums_shape(plan.out_count), at.parts, plan.splits, plan.out_count,
-           gather.out_area, channels, end, static_cast<Out*>(out));
+    launch(sum_parts_kernel<Out>, sums_shape(plan.out_count), at.parts, plan.splits(),
+           plan.out_count, gather.out_area, channels, end, static_cast<Out*>(out));
   });
 }
 
 // Runs backward_weight: computes the parts dy x pixels, then adds them.
 void run_weight(const ImplicitGemmTiling& plan, const Layout& at, void* dw, bool accumulate) {
   const Conv2dProblem& z = plan.z;
-  const Instance& by = *plan.instance;
+  const Instance& by = *plan.choice.instance;
   const int row_tiles = ceil_div(plan.rows, by.rows);
   const int columns = plan.columns();
   const WeightGather gather{.errors = at.other,
@@ -364,20 +361,20 @@ void run_weight(const ImplicitGemmTiling& plan, const Layout& at, void* dw, bool
                             .rows = plan.rows,
                             .row_pieces = pieces_of(plan.rows),
                             .pieces = plan.pieces,
-                            .splits = plan.splits,
+                            .splits = plan.splits(),
                             .high = plan.high[0],
                             .wide = plan.wide[0]};
   launch(by.weight,
          {.grid = dim3(static_cast<unsigned>(row_tiles) *
                            static_cast<unsigned>(ceil_div(columns, by.columns)),
-                       static_cast<unsigned>(z.groups), static_cast<unsigned>(plan.splits)),
+                       static_cast<unsigned>(z.groups), static_cast<unsigned>(plan.splits())),
           .block = dim3(by.threads),
           .shared_bytes = by.weight_bytes(),
           .overlaps_previous = true},
          gather);
   with_float_type(z.operand_types().w, [&](auto zero) {
     using Out = decltype(zero);
-    launch(sum_weight_parts_kernel<Out>, sums_shape(plan.out_count), at.parts, plan.splits, z.k,
+    launch(sum_weight_parts_kernel<Out>, sums_shape(plan.out_count), at.parts, plan.splits(), z.k,
            columns, plan.channels, plan.pieces, narrow(z.r), narrow(z.s), accumulate,
            static_cast<Out*>(dw));
   });
@@ -502,64 +499,8 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction direction) {
   return {};
 }
 
-// Ratios of measured times on one H200 to the estimates, for forward, backward_data and
-// backward_weight. `product` scales the time of the product. `launches` scales launches, which
-// overlap with the previous kernel. `bytes` scales the traffic that products do not hide, `packing`
-// the traffic of packing.
-struct CostWeights {
-  double product[3], launches[3], bytes[3], packing;
-};
-constexpr CostWeights kF32Weights{{1, 1, 1}, {0.77, 0.81, 0.86}, {0.57, 0.73, 0.2}, 1.2};
-constexpr CostWeights kTf32Weights{{1.16, 1.2, 1}, {0.55, 0.47, 0.79}, {0.68, 0.52, 0.5}, 0.94};
-constexpr CostWeights kHalfWeights{{1.14, 1, 1}, {0.34, 0.43, 0.39}, {1.3, 2.1, 0.86}, 0.77};
-constexpr CostWeights kNhwcWeights{{1.1, 1.1, 1}, {0.22, 0.22, 0.2}, {0.27, 0.27, 0.05}, 0};
-constexpr double kPhaseLaunches = 0.37;  // a grid that has tiles of several phases, with packing
-
-// Expresses the estimated time of the product as a share of the tensor cores' peak. f32 is compared
-// with the TF32 peak. fp16 has twice that rate, so three fp16 products count as 1.5.
 Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
-  const ImplicitGemmTiling plan(z, direction);
-  const bool f32 = z.dtype == DType::f32;
-  const auto element = static_cast<double>(size_of(z.dtype));
-  const auto elements = [](const Shape& shape) { return static_cast<double>(shape.numel()); };
-  const bool weight = direction == Direction::backward_weight;
-  const bool packs = !plan.is_packed();
-  const CostWeights& weights = plan.planes == 2 ? kF32Weights
-                               : f32            ? kTf32Weights
-                               : packs          ? kHalfWeights
-                                                : kNhwcWeights;
-  const auto at = static_cast<std::size_t>(direction);
-  const double packed =
-      (direction != Direction::backward_data && packs ? elements(z.x_shape()) : 0) +
-      (direction != Direction::forward && packs ? elements(z.y_shape()) : 0);
-  const double flops = z.nominal_flops() * (!f32 ? 1 : plan.planes == 2 ? 1.5 : 0.5);
-  const double peak = f32 ? kUnmeasuredGpu.tf32_flops : kUnmeasuredGpu.half_flops;
-  // An f32 image is read for the maximum, read again, and written as one or two fp16 numbers per
-  // element. Groups of one piece (8 channels) are packed at a third of the speed.
-  const double few = z.groups > 1 && plan.pieces == 1 ? 3 : 1;
-  const double bytes = few * (f32 ? 2 * element + 2 * plan.planes : 2 * element);
-  const bool at_once = f32 && weight && !plan.is_last() &&
-                       pack_channels_log2(plan.channels) == pack_channels_log2(plan.rows);
-  const double launches = (packs ? (weight && !at_once ? 3 : 2) : 1) + (f32 ? 1 : 0);
-  const double plan_us = weight && !packs ? last_weight_us(plan) : plan.us;
-  const double us = std::max(weights.product[at] * gaps_times(plan, direction) * plan_us, 1.0);
-  const double seen = seen_bytes(plan, direction);
-  const bool has_phases = packs && plan.phases_h * plan.phases_w > 1;
-  const double passes = weights.packing * packed * bytes + weights.bytes[at] * seen;
-  const Conv2dCost cost{
-      .flops = flops,
-      .bytes = seen,
-      .peak_share = device_time::share_of(flops, us, peak),
-      .pass_bytes = packs ? device_time::passed(passes) : passes,
-      .launches = weights.launches[at] * launches + (has_phases ? kPhaseLaunches : 0),
-      .tensor_cores = true};
-  if (weight) return cost;
-  const double pack_launches = packs ? 0.76 : 0.95;  // launches that pack w
-  // In NHWC fp16/bf16, the estimate of the product already includes part of the packing time.
-  const double in_call_us = packs || f32 ? 0 : prepared_us(plan);
-  return device_time::with_preparation(cost, peak,
-                                       pack_bytes(plan, direction) * elements(z.w_shape()) * bytes,
-                                       pack_launches * (f32 ? 2 : 1), in_call_us);
+  return ImplicitGemmTiling(z, direction).choice.cost;
 }
 
 std::size_t workspace_bytes(const Conv2dProblem& z, Direction direction) {

@@ -44,7 +44,7 @@
 // Backward   dx assigned; dw assigned or added to, in w's type
 // Choices    64 channels make one swizzled row of 128 bytes. 256 x 128 accumulators are 128
 //            registers of each of 256 threads; the producer warps release their registers
-//            (setmaxnreg). Tiles have the lowest time by a small model (implicit_gemm_tma_plan.cpp)
+//            (setmaxnreg). The cost model chooses the tiles (implicit_gemm_tma_plan.cpp)
 // Source     S. Chetlur et al. 2014: cuDNN: Efficient Primitives for Deep Learning, arXiv
 //            1410.0759; PTX ISA, cp.async.bulk.tensor and wgmma. TMA also has an im2col mode; plain
 //            boxes are used here, because taps can share them
@@ -52,18 +52,18 @@
 //            implicit_gemm_tma_taps.h, implicit_gemm_tma_gather.cuh, implicit_gemm_tma_weight.cuh,
 //            implicit_gemm_tma_scaled.cuh
 #include <algorithm>
-#include <cmath>
 #include <memory>
 
 #include "framework/cuda/blas.cuh"
 #include "framework/cuda/launch.cuh"
-#include "framework/machine/peaks.h"
 #include "framework/memory/memory.h"
 #include "layers/conv2d/algorithm.h"
 #include "layers/conv2d/implicit_gemm_tma/cuda/implicit_gemm_tma_run.h"
-#include "layers/conv2d/shared/cuda/device_time.cuh"
+#include "layers/conv2d/shared/cuda/blas_cost.h"
 #include "layers/conv2d/shared/kept_plans.h"
 #include "layers/conv2d/shared/cuda/reads_f32.h"
+#include "layers/dispatch/cost/choose.h"
+#include "layers/dispatch/layout/half_operands_cost.h"
 #include "layers/plan/forward_moments.h"
 
 namespace convscope {
@@ -82,23 +82,19 @@ struct Plans {
   TmaWeightTiling weight;
   // For f32 images: `from_f32` is a tiling whose kernels read f32 directly. Its products have half
   // the rate of fp16 products, but no pass has to make fp16 operands. `reads_f32` tells whether
-  // `from_f32` takes less time when the caller passes no fp16 operands.
+  // `from_f32` is estimated to take less time when the caller passes no fp16 operands.
   GatherPlan from_f32;
   bool reads_f32 = false;
 };
 
-// Cost of making the fp16 operands of an image and the weights: the time of the additional launches
-// in microseconds, and bytes per microsecond. Each image is read twice.
-constexpr double kOperandsUs = 3.5, kOperandsBytesPerUs = 4e6;
-// Ratios of measured to estimated time where f32 is read directly. Forward takes less time with few
-// images and short reductions. Phases of a stride, whose outputs are not adjacent, take longer.
-constexpr double kForwardTimes = 0.9;
-constexpr double kPhasesTimes = 1.25;
-double phases_times(const GatherPlan& plan) { return plan.taps.phases > 1 ? kPhasesTimes : 1; }
-double operands_us(const Conv2dProblem& z, Direction direction) {
+double stored_elements(const Conv2dProblem& z, const Shape& image) {
+  return number(stored_shape(image, z.layout).numel());
+}
+// Adds the passes that make the fp16 operands of the image.
+Cost with_operands(Cost cost, const Conv2dProblem& z, Direction direction) {
   const Shape image = direction == Direction::forward ? z.x_shape() : z.y_shape();
-  return kOperandsUs +
-         10.0 * static_cast<double>(stored_shape(image, z.layout).numel()) / kOperandsBytesPerUs;
+  add_half_operands(cost, stored_elements(z, image));
+  return cost;
 }
 
 std::shared_ptr<const Plans> plans_of(const Conv2dProblem& z, Direction direction) {
@@ -112,8 +108,10 @@ std::shared_ptr<const Plans> plans_of(const Conv2dProblem& z, Direction directio
     made.gather = plan_gather(made.as_run, direction, machine());
     if (is_scaled(z)) {
       made.from_f32 = plan_gather(made.as_run, direction, machine(), true);
-      made.reads_f32 = made.from_f32.us * phases_times(made.from_f32) <
-                       made.gather.us + operands_us(z, direction);
+      Cheapest<bool> reads({"conv2d", "implicit_gemm_tma", direction}, DeviceType::cuda, z.dtype);
+      reads.offer(false, with_operands(made.gather.cost, z, direction));
+      reads.offer(true, made.from_f32.cost);
+      made.reads_f32 = reads.found();
     }
     return made;
   });
@@ -353,58 +351,55 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction direction) {
   return {};
 }
 
-// Time of packing the weights of forward and backward_data: kFewLaunches or kPackLaunches (few or
-// many weights) times the time of a launch, plus the time of kPackBytes bytes for each weight.
-// Transposing f32 weights takes as long as packing many weights. kPreparedTaps is the share of the
-// estimate that prepared fp16/bf16 weights save in addition where the kernel has several taps.
-constexpr double kPreparedTaps = 0.07;
-constexpr double kFewLaunches = 0.6, kPackLaunches = 1.25, kPackBytes = 4;
-// Microseconds that a cuBLAS product waits for the previous kernel. one_product_us() adds the time
-// of the memory traffic to that of the FMAs: the reduction is short, so the FMAs do not hide the
-// traffic.
-constexpr double kProductAloneUs = 0.9;
-double one_product_us(const Conv2dProblem& z) {
-  return device_time::products_us({z.c, z.n * z.h * z.w, z.k, 1, 8}, z) + kProductAloneUs +
-         1e6 * z.nominal_bytes() / kUnmeasuredGpu.copy_bytes;
-}
-
-// Expresses the estimated time as a share of the tensor cores' peak. For f32 images, the caller is
-// assumed to pass in the fp16 operands, as in a compiled step.
-Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
-  const auto plans = plans_of(z, direction);
+// Counts one product of cuBLAS, which reads the weights as they are stored.
+Conv2dCost cost_of_product(const Conv2dProblem& z, Direction direction) {
+  const std::int64_t pixels = z.n * z.h * z.w;
   const bool weight = direction == Direction::backward_weight;
-  const bool scaled = is_scaled(z);
-  // The estimate is for the tiling that reads f32 directly where that takes less time, and
-  // otherwise for fp16 operands from the caller.
-  const GatherPlan& gather = plans->reads_f32 ? plans->from_f32 : plans->gather;
-  const double launch_us = weight ? plans->weight.launch_us : gather.launch_us;
-  const double times = !plans->reads_f32                 ? 1
-                       : direction == Direction::forward ? kForwardTimes
-                                                         : phases_times(gather);
-  double us = (weight ? plans->weight.algorithm_us : gather.algorithm_us * times) - launch_us;
-  // A cuBLAS product reads the weights as they are stored.
-  const bool one_product = direction == Direction::backward_data && is_one_product(z);
-  if (one_product) {
-    us = std::min(us, one_product_us(z) - launch_us);
-  }
-  // The FLOPs of f32 are compared with the TF32 peak. fp16 products run at twice that rate.
-  const double flops = z.nominal_flops() * (scaled ? 0.5 : 1);
-  const double peak = scaled ? kUnmeasuredGpu.tf32_flops : kUnmeasuredGpu.half_flops;
-  const Conv2dCost cost{
-      .flops = flops,
-      .bytes = z.nominal_bytes(),
-      .peak_share = std::clamp(flops / (peak * std::max(us, 0.1) * 1e-6), 1e-9, 1.0),
-      .launches = launch_us * 1e-6 / kUnmeasuredGpu.launch_seconds,
-      .tensor_cores = true};
-  if (weight || one_product) return cost;
-  return device_time::with_preparation(
-      cost, peak, kPackBytes * static_cast<double>(z.w_shape().numel()),
-      packed_count(z) < kFewWeights && !plans->reads_f32 ? kFewLaunches : kPackLaunches,
-      scaled || z.r * z.s == 1 ? 0 : kPreparedTaps * us);
+  const blas_cost::Products products =
+      weight ? blas_cost::Products{.m = z.k, .n = z.c, .k = pixels, .apart = 8}
+             : blas_cost::Products{.m = pixels, .n = z.c, .k = z.k, .apart = 8};
+  Cost cost = blas_cost::counts_of(products, blas_cost::operands_of(z),
+                                   cuda_device_facts().multiprocessors);
+  cost.flops = z.nominal_flops();
+  cost.bytes = z.nominal_bytes();
+  return cost;
 }
 
+// Returns whether a call without fp16 operands reads f32 images.
 bool reads_f32(const Conv2dProblem& z, Direction direction) {
-  return supports(z, direction).yes && is_scaled(z) && plans_of(z, direction)->reads_f32;
+  if (!supports(z, direction).yes || !is_scaled(z)) return false;
+  return (direction != Direction::forward && is_one_product(z)) ||
+         plans_of(z, direction)->reads_f32;
+}
+
+// Counts a call without fp16 operands: for f32 images it includes the passes that make them.
+Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
+  if (direction != Direction::forward && is_one_product(z)) return cost_of_product(z, direction);
+  const auto plans = plans_of(z, direction);
+  if (direction == Direction::backward_weight) {
+    Cost cost = plans->weight.cost;
+    if (is_scaled(z)) {
+      add_half_operands(cost, stored_elements(z, z.x_shape()) + stored_elements(z, z.y_shape()));
+    }
+    return cost;
+  }
+  const double weights = number(z.w_shape().numel());
+  if (plans->reads_f32) {  // w is transposed
+    Cost cost = plans->from_f32.cost;
+    cost.prepared_bytes = 2 * sizeof(float) * weights;
+    cost.prepare_launches = 1;
+    return cost;
+  }
+  if (is_scaled(z)) {  // f32 weights are read twice, as an image is
+    Cost cost = with_operands(plans->gather.cost, z, direction);
+    cost.prepared_bytes = (2 * sizeof(float) + 2) * weights;
+    cost.prepare_launches = 2;
+    return cost;
+  }
+  Cost cost = plans->gather.cost;
+  cost.prepared_bytes = (size_of(weight_type(z)) + 2) * weights;
+  cost.prepare_launches = 1;
+  return cost;
 }
 
 const Conv2dAlgorithm kAlgorithm{

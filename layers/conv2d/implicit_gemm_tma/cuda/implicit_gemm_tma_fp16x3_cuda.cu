@@ -48,13 +48,11 @@
 #include <memory>
 #include <utility>
 
-#include "framework/machine/peaks.h"
 #include "framework/memory/memory.h"
 #include "layers/conv2d/algorithm.h"
 #include "layers/conv2d/implicit_gemm_tma/cuda/implicit_gemm_tma_gather.cuh"
 #include "layers/conv2d/implicit_gemm_tma/cuda/implicit_gemm_tma_fp16x3.cuh"
 #include "layers/conv2d/implicit_gemm_tma/cuda/implicit_gemm_tma_run.h"
-#include "layers/conv2d/shared/cuda/device_time.cuh"
 #include "layers/conv2d/shared/cuda/half_pack_launch.cuh"
 #include "layers/conv2d/shared/kept_plans.h"
 
@@ -350,74 +348,19 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction direction) {
   return {};
 }
 
-// The constants are fitted to 208 times of one H200: the layers of shapes/gpu_dense.txt with batch
-// 1 and 32, and 36 random layers with batch 1, 32 and in part 128. Before kAsOthers is applied,
-// half of the estimates are within 5 % (backward_weight: 7 % on average). kGatherCallUs is the time
-// of all launches in microseconds. kGatherPassBytes are the bytes for each element of an image,
-// which is read twice, written as two planes and read again. kPreparedBytes are the bytes for each
-// weight.
-constexpr double kGatherCallUs = 5.5, kGatherPassBytes = 11.6, kPreparedBytes = 16;
-// The estimates of other f32 algorithms are too short by this ratio. The estimate of this algorithm
-// is multiplied by it, so that comparisons are fair.
-constexpr double kAsOthers = 0.93, kAsOthersInWeight = 0.97;
-// Times of backward_weight that the estimate of its tiling does not include. For example, the
-// launch that adds parts also waits for the packing passes.
-constexpr double kWeightCallUs = 1.7, kWeightLaunchTimes = 2.3;
-constexpr double kWeightPassBytes = 14, kPartBytes = 3;
-// Microseconds by which a block's first boxes arrive later where TMA loads every second pixel.
-constexpr double kFirstSkipsUs = 1.5;
-// Time ratio of forward with a stride, where TMA loads every second pixel.
-constexpr double kSkipsTimes = 1.15;
-// For backward_data with a stride. The outputs of a phase are not adjacent in memory, so some leave
-// L2 before their neighbours are written. kPhasesTimes is a time ratio. kScatteredBytes is the
-// additional traffic for each byte of dx beyond the first kScatteredFrom bytes.
-constexpr double kPhasesTimes = 1.1, kScatteredBytes = 20, kScatteredFrom = 4e7;
-
-double launches_of(double us) { return us * 1e-6 / kUnmeasuredGpu.launch_seconds; }
-
-Conv2dCost cost_of_weight(const Conv2dProblem& z) {
-  using device_time::number;
-  const std::shared_ptr<const WeightPlans> kept = weight_plan_of(z);
-  const TmaWeightTiling& plan = kept->plan;
-  const double us = std::max(1.0, plan.us - plan.launch_us) * kAsOthersInWeight;
-  const double flops = z.nominal_flops() * 1.5;  // fp16 runs at twice the rate of TF32
-  const double passes =
-      kWeightPassBytes * (number(z.x_shape().numel()) + number(z.y_shape().numel())) +
-      kPartBytes * number(z.w_shape().numel());
-  const bool skips = std::max(z.stride_h, z.stride_w) > 1 && z.r * z.s > 1;
-  return {.flops = flops,
-          .bytes = z.nominal_bytes(),
-          .peak_share = device_time::share_of(flops, us, kUnmeasuredGpu.tf32_flops),
-          .pass_bytes = device_time::passed(passes),
-          .launches = launches_of(kWeightCallUs + kWeightLaunchTimes * plan.launch_us +
-                                  (skips ? kFirstSkipsUs : 0)),
-          .tensor_cores = true};
-}
-
+// Counts the product and the two kernels before it: one finds maxima, one writes two fp16 planes.
+// Each reads the f32 numbers. Without prepared weights the same two
+// kernels also treat the weights.
 Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
-  using device_time::number;
-  if (direction == Direction::backward_weight) return cost_of_weight(z);
-  const std::shared_ptr<const GatherPlan> kept = plan_of(z, direction);
-  const GatherPlan& plan = *kept;
-  const bool phases = plan.taps.phases > 1;
-  const bool forward = direction == Direction::forward;
-  const bool skips = forward && std::max(z.stride_h, z.stride_w) > 1;
-  const double us = std::max(1.0, plan.us - plan.launch_us) * kAsOthers *
-                    (phases  ? kPhasesTimes
-                     : skips ? kSkipsTimes
-                             : 1);
-  const double image = number((forward ? z.x_shape() : z.y_shape()).numel());
-  const double out_bytes = 4 * number((forward ? z.y_shape() : z.x_shape()).numel());
-  const double flops = z.nominal_flops() * 1.5;
-  const double peak = kUnmeasuredGpu.tf32_flops;
-  const double scattered = phases ? kScatteredBytes * std::max(0.0, out_bytes - kScatteredFrom) : 0;
-  const Conv2dCost cost{.flops = flops,
-                        .bytes = z.nominal_bytes(),
-                        .peak_share = device_time::share_of(flops, us, peak),
-                        .pass_bytes = device_time::passed(kGatherPassBytes * image + scattered),
-                        .launches = launches_of(kGatherCallUs),
-                        .tensor_cores = true};
-  return device_time::with_preparation(cost, peak, kPreparedBytes * number(z.w_shape().numel()), 0);
+  constexpr double kPackedBytes = 2 * sizeof(float) + 2 * 2;  // for each number
+  const double x = number(z.x_shape().numel()), y = number(z.y_shape().numel());
+  const bool weight = direction == Direction::backward_weight;
+  Cost cost = weight ? weight_plan_of(z)->plan.cost : plan_of(z, direction)->cost;
+  const double packed = weight ? x + y : direction == Direction::forward ? x : y;
+  cost.pass_bytes += kPackedBytes * packed;
+  cost.launches += 2;
+  if (!weight) cost.prepared_bytes = kPackedBytes * number(z.w_shape().numel());
+  return cost;
 }
 
 const Conv2dAlgorithm kAlgorithm{

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // implicit_gemm_tma_plan.cpp: the search for tiles. It tries every kernel, every sharing of
-// patches, and a few dozen boxes of pixels. The time model takes the longer of two times, that of
-// the products and that of the bytes from L2. It counts the last wave of blocks as a full one.
+// patches, and a few dozen boxes of pixels, and counts the work of each. The cost model estimates
+// the counts (layers/dispatch/cost/choose.h).
 #include "layers/conv2d/implicit_gemm_tma/cuda/implicit_gemm_tma_plan.h"
 
 #include <cmath>
 #include <iterator>
-#include <limits>
 #include <vector>
 
 #include "framework/int_math.h"
@@ -15,59 +14,18 @@
 namespace convscope::implicit_gemm_tma {
 namespace {
 
-// The constants are fitted to times of 134 plans of forward and 165 of backward_weight on one H200:
-// every kernel and every sharing that the layers of shapes/gpu_dense.txt allow, N = 1 and 32.
-constexpr double kClock = 1750;        // cycles per microsecond
-constexpr double kBytesPerCycle = 49;  // from L2 to an SM
-constexpr double kStepCycles = 130;    // of a pipeline step, in addition to its products
-constexpr double kTileCycles = 1800;   // to begin a tile
-constexpr double kStoreCycles = 0.1;   // per stored element
-constexpr double kStoreCyclesF32 = 0.15;
-// Returns the FLOPs per cycle of an SM's tensor cores. Narrow tiles read operands more often.
-double flops_per_cycle(int columns) { return columns >= 128 ? 4500 : 4150; }
-// Returns the cycles of loading one row: a pixel's channels in one chunk.
-double row_cycles(int channels, int chunk, int element_bytes = 2) {
-  const double whole = chunk * element_bytes / kBytesPerCycle;
-  return channels % chunk == 0 ? std::max(whole, 2.0) : whole * 2;
+// Returns a count of rows, each the channels of a pixel in one chunk. TMA fills a row with zeros
+// where the last chunk has fewer channels. Such a row counts twice: read and filled.
+double counted_rows(double rows, int channels, int chunk) {
+  return channels % chunk == 0 ? rows : rows * (1 + 1.0 / ceil_div(channels, chunk));
 }
-// Returns the share of row_cycles() in the algorithm's cost, where only the last chunk is slow.
-double last_chunk_part(int channels, int chunk) {
-  if (channels % chunk == 0) return 1;
-  return (channels / chunk + 2.0) / (2.0 * ceil_div(channels, chunk));
+// Returns the FLOPs of an fp16 product in units of the peak that the problem's type has (cost.h).
+double peak_share(const Conv2dProblem& z, bool from_f32, int planes) {
+  return z.dtype != DType::f32 || from_f32 ? 1 : planes == 2 ? 1.5 : 0.5;
 }
-// Constants for f32 operands that are split into a high and a low fp16 plane.
-constexpr double kThreeProducts = 3.2;    // time relative to one product; includes f32 additions
-constexpr double kNarrowProducts = 1.17;  // factor for 32 columns: shared memory limits the speed
-constexpr double kStoreCyclesPlanes = 0.5;
-constexpr double kGatherLaunchUs = 1.2, kSumLaunchUs = 1.5;
-// Microseconds added where many large blocks keep the next kernel from starting early.
-constexpr double kAloneUs = 0.95;
-constexpr double kMemoryBytesPerUs = 3.2e6;
-// Constants of backward_weight. Cycles of a step, of a tile, and of each stored slot (a tap and its
-// channels). Bytes of dw stored per cycle, by blocks with all taps and by blocks with some adjacent
-// taps. Time of one launch, and of two, where the second one adds the parts.
-constexpr double kWeightStepCycles = 530, kWeightTileCycles = 3100, kSlotCycles = 330;
-constexpr double kStoreBytesPerCycle = 22, kPiecesBytesPerCycle = 10;
-constexpr double kDirectLaunchUs = 2.2, kTwoLaunchesUs = 2.9;
-// Time ratios of loading rows, indexed by Sharing: boxes of one tap load slowest.
-constexpr double kSlowerRows[] = {1.3, 1.1, 0.6};
-// Constants of backward_weight for two planes: the same ratios, cycles of each box, time ratio of
-// products. Fitted to 176 times of one H200: every kernel and sharing of 13 layers, N = 1 and 32.
-constexpr double kRowsOfTwo[] = {0.87, 0.87, 1.3};
-constexpr double kBoxCycles = 73, kThreeOfWeight = 3.05;
-// Two planes, some taps: bytes of dw stored per cycle are kFirstPiece + kMorePieces per tap.
-constexpr double kFirstPiece = 1.35, kMorePieces = 0.65;
-
-// Constants of the cost that is compared with other algorithms; fitted to 200 bf16 layers.
-struct AlgorithmRates {
-  // store_cycles: for 2-byte results. patch_cycles: a tile with a shared patch waits for boxes.
-  double tile_cycles = 2000, store_cycles = 0.041, patch_cycles = 750;
-  double launch_us = 0.35, split_us = 0.13;
-  // pieces_us: time per element of dw in backward_weight where a block has only some taps.
-  double weight_step = 230, weight_tile = 3700, two_launches_us = 0.45, direct_us = -0.35;
-  double weight_bytes_per_us = 3.8e6, pieces_us = 4.7e-6;
-};
-constexpr AlgorithmRates kAlgorithm;
+const char* name_of_algorithm(int planes) {
+  return planes == 2 ? "implicit_gemm_tma_fp16x3" : "implicit_gemm_tma";
+}
 constexpr int kBox = 256;                   // longest side of a box
 constexpr int kBarrierBytes = 1024 + 2048;  // alignment of the first stage, and barriers
 
@@ -99,7 +57,7 @@ struct GatherSearch {
   int planes;     // of operands; 2: high and low planes of f32
   Geometry geometry;
   int depth, columns;
-  GatherPlan best;
+  Cheapest<GatherPlan> best;
 
   int element_bytes() const { return from_f32 ? 4 : 2; }
   int chunk_of(const GatherShape& shape) const { return shape.chunk * 2 / element_bytes(); }
@@ -177,114 +135,94 @@ struct GatherSearch {
     plan.shared_bytes = static_cast<std::size_t>(plan.patch_stages * patch_bytes +
                                                  plan.weight_stages * weight_bytes + kBarrierBytes);
 
-    // Sums over the tiles of all phases: their number, all cycles, and those of the longest tile.
-    const int tiles_n = ceil_div(narrow(z.n), images);
-    double cycles_all = 0, cycles_most = 0, algorithm_all = 0, algorithm_most = 0;
-    int tiles = 0, fewest_patches = 1 << 30;
-    const int chunks = ceil_div(depth, chunk_of(shape));
-    const int depth_steps = ceil_div(depth, 32 / element_bytes());
-    const bool f32 = z.dtype == DType::f32;  // results; operands are fp16 anyway
-    const double tile_cycles = kTileCycles + (planes == 2 ? kStoreCyclesPlanes
-                                              : f32       ? kStoreCyclesF32
-                                                          : kStoreCycles) *
-                                                 shape.rows * shape.columns;
-    const double algorithm_tile_cycles = kAlgorithm.tile_cycles +
-                                         kAlgorithm.store_cycles * shape.rows * shape.columns +
-                                         (shares ? kAlgorithm.patch_cycles : 0);
-    const double seen = direction == Direction::forward ? seen_part_of_x(z) : 1;
     plan.column_tiles = ceil_div(columns, shape.columns);
+    plan.cost = counts_of(plan, box_rows, all_weights);
+    const double out_count =
+        number(z.n) * columns * number(direction == Direction::forward ? z.p() * z.q() : z.h * z.w);
+    const double patches = plan.cost.copies;  // of the tile with the most, before a split
+    const double steps = plan.cost.chain, exposed = plan.cost.waits, tiles = plan.cost.blocks;
+    const double stored = plan.cost.stored;
+    const int most_splits = planes == 2 ? 1 : std::clamp(plan.most_splits, 1, 16);
+    for (int splits = 1; splits <= most_splits; ++splits) {
+      const double part_bytes = splits > 1 ? 2 * 4 * out_count * splits : 0;  // written and read
+      if (part_bytes > 200e6) break;
+      plan.splits = splits;
+      plan.cost.blocks = tiles * splits;
+      plan.cost.chain = std::ceil(steps / splits);
+      plan.cost.copies = std::ceil(patches / splits);
+      plan.cost.waits = std::ceil(exposed / splits);
+      plan.cost.stored = stored * splits;
+      plan.cost.pass_bytes = part_bytes;
+      plan.cost.launches = splits > 1 ? 2 : 1;
+      best.offer(plan, plan.cost);
+    }
+  }
+
+  // Counts the work of a tiling whose reduction is not split. `box_rows` are the pixels of a patch,
+  // `all_weights` the stages of all weights.
+  Cost counts_of(GatherPlan& plan, int box_rows, int all_weights) const {
+    const GatherShape& shape = shape_of(plan);
+    const int chunk = chunk_of(shape), chunks = ceil_div(depth, chunk);
+    const int depth_steps = ceil_div(depth, 32 / element_bytes());
+    const int tiles_n = ceil_div(narrow(z.n), plan.images);
+    const int weight_rows = is_across() ? ceil_div(shape.columns, 64) * shape.chunk : shape.columns;
+    const int weight_row_bytes = is_across() ? 128 : shape.chunk * 2;
+    const bool two_stages = plan.patch_stages == 2;
+    Cost cost{.flops = z.nominal_flops(), .bytes = moved_bytes(), .tensor_cores = true};
+    double products = 0, patch_rows = 0, weight_boxes = 0;  // of all row tiles
+    plan.row_tiles = 0;
+    plan.most_splits = 1 << 30;
     for (int i = 0; i < geometry.phases_h * geometry.phases_w; ++i) {
       const Line& high = geometry.high[i / geometry.phases_w];
       const Line& wide = geometry.wide[i % geometry.phases_w];
-      const int in_phase = ceil_div(high.outputs, height) * ceil_div(wide.outputs, width) * tiles_n;
+      const int in_phase =
+          ceil_div(high.outputs, plan.height) * ceil_div(wide.outputs, plan.width) * tiles_n;
       const int taps = high.taps * wide.taps;
-      const int groups = count_groups(high, sharing == Sharing::patch) *
-                         count_groups(wide, sharing != Sharing::tap);
-      const double products =
-          static_cast<double>(taps) * depth_steps * 32.0 * shape.rows *
-          std::max(shape.columns, 32) / flops_per_cycle(shape.columns) *
-          (planes == 1 ? 1 : kThreeProducts * (shape.columns < 64 ? kNarrowProducts : 1));
-      const int weight_rows =
-          is_across() ? ceil_div(shape.columns, 64) * shape.chunk : shape.columns;
-      const double row = row_cycles(depth, chunk_of(shape), element_bytes());
-      const double patch_rows = planes * chunks * groups * box_rows * row;
-      const double weight_cycles = planes * chunks * (plan.weights_stay ? 0 : taps * weight_rows) *
-                                   (is_across() ? row_cycles(columns, 64) : row);
-      // A patch's memory is free when products of the next patch have begun. With two stages, the
-      // copy of a third patch waits for these products. Only other taps' products hide the copy.
-      const bool waits = planes == 2 && plan.patch_stages == 2 && taps > 0;
-      const double hidden = waits ? products * (taps - groups) / taps : products;
-      const auto cycles_with = [&](double rows_cycles) {
-        return products + std::max(0.0, rows_cycles - hidden) +
-               0.15 * std::min(products, rows_cycles) + taps * chunks * kStepCycles;
-      };
-      const double cycles = cycles_with(patch_rows + weight_cycles);
-      const double last_part = last_chunk_part(depth, chunk_of(shape));
-      const double algorithm_cycles =
-          cycles_with(patch_rows * last_part +
-                      weight_cycles * (is_across() ? last_chunk_part(columns, 64) : last_part));
-      tiles += in_phase;
-      cycles_all += cycles * in_phase;
-      cycles_most = std::max(cycles_most, cycles);
-      algorithm_all += algorithm_cycles * in_phase;
-      algorithm_most = std::max(algorithm_most, algorithm_cycles);
-      if (taps > 0) fewest_patches = std::min(fewest_patches, groups * chunks);
+      const int groups = count_groups(high, plan.sharing == Sharing::patch) *
+                         count_groups(wide, plan.sharing != Sharing::tap);
+      plan.row_tiles += in_phase;
+      if (taps == 0) continue;
+      products += static_cast<double>(in_phase) * taps * depth_steps;
+      patch_rows += static_cast<double>(in_phase) * planes * chunks * groups * box_rows;
+      weight_boxes += static_cast<double>(in_phase) * planes * chunks * taps;
+      plan.most_splits = std::min(plan.most_splits, groups * chunks);
+      cost.chain = std::max(cost.chain, static_cast<double>(taps) * chunks);
+      cost.copies = std::max(cost.copies, static_cast<double>(planes) * groups * chunks);
+      // With two stages, the copy of a patch waits for products of the patch before the last one.
+      cost.waits = std::max(cost.waits, two_stages ? static_cast<double>(groups) * chunks : 1.0);
     }
-    plan.row_tiles = tiles;
-    const double all_tiles = static_cast<double>(tiles) * plan.column_tiles;
-    const double out_count = static_cast<double>(z.n) *
-                             (direction == Direction::forward ? static_cast<double>(z.p() * z.q())
-                                                              : static_cast<double>(z.h * z.w)) *
-                             columns;
-    const double y_count = static_cast<double>(z.y_shape().numel());
-    const auto memory_us = [&](double x_part) {
-      return ((static_cast<double>(z.x_shape().numel()) * x_part + y_count) *
-                  (planes == 2 ? 4 : element_bytes()) +
-              (f32 && !from_f32 && planes == 1 ? 2 * out_count : 0)) /
-             kMemoryBytesPerUs;
-    };
-    const double at_once = static_cast<double>(machine.multiprocessors) * shape.blocks;
-    const int most_splits = planes == 2 ? 1 : std::min(16, std::max(1, fewest_patches));
-    for (int splits = 1; splits <= most_splits; ++splits) {
-      const double part_bytes = splits > 1 ? out_count * 4 * splits : 0;
-      if (part_bytes > 100e6) break;
-      const double blocks = all_tiles * splits;
-      const bool alone = shape.blocks == 1 && blocks > machine.multiprocessors / 2;
-      const double launch_us =
-          kGatherLaunchUs + (splits > 1 ? kSumLaunchUs : 0) + (alone ? kAloneUs : 0);
-      // Two blocks of an SM share its tensor cores.
-      const double waves = std::ceil(blocks / at_once);
-      const auto time_of = [&](double all, double longest, double around, double moved_us,
-                               double split_us) {
-        const double mean = all / std::max(1, tiles) / splits;
-        double cycles = 0;
-        if (shape.blocks == 1) {
-          cycles = waves * mean + (waves > 1 ? 0 : longest / splits - mean) + around * waves;
-        } else {
-          const double each = std::ceil(blocks / machine.multiprocessors);
-          cycles = each * mean + around * (0.55 * each + 0.45) +
-                   (blocks <= machine.multiprocessors ? 0.85 * mean : 0);
-        }
-        const double sum_us = cycles / kClock;
-        const double time = std::max(sum_us, moved_us) + launch_us +
-                            (shape.blocks == 1 ? 0.15 : 0.1) * std::min(sum_us, moved_us);
-        return splits == 1 ? time
-                           : time + split_us * splits + part_bytes * 2 / kMemoryBytesPerUs / 1.55;
-      };
-      const double us = time_of(cycles_all, cycles_most, tile_cycles, memory_us(1), 0.2);
-      if (us < best.us) {
-        best = plan;
-        best.splits = splits;
-        best.us = us;
-        best.launch_us = launch_us;
-        best.algorithm_us =
-            !f32 ? time_of(algorithm_all, algorithm_most, algorithm_tile_cycles, memory_us(seen),
-                           kAlgorithm.split_us) +
-                       kAlgorithm.launch_us
-            : from_f32 ? time_of(algorithm_all, algorithm_most, tile_cycles, memory_us(seen), 0.2)
-                       : time_of(cycles_all, cycles_most, tile_cycles, memory_us(seen), 0.2);
-      }
+    const double tiles = static_cast<double>(plan.row_tiles) * plan.column_tiles;
+    if (plan.weights_stay) {  // each block loads them once
+      weight_boxes = static_cast<double>(planes) * all_weights *
+                     std::min(tiles, static_cast<double>(machine.multiprocessors)) /
+                     plan.column_tiles;
     }
+    const double rows_of_weights = weight_boxes * weight_rows;
+    cost.issued = peak_share(z, from_f32, planes) * products * plan.column_tiles * 2 *
+                  (32 / element_bytes()) * shape.rows * shape.columns;
+    cost.cached =
+        plan.column_tiles * (patch_rows * shape.chunk * 2 + rows_of_weights * weight_row_bytes);
+    cost.listed_warps =
+        plan.column_tiles *
+        (counted_rows(patch_rows, depth, chunk) +
+         counted_rows(rows_of_weights, is_across() ? columns : depth, is_across() ? 64 : chunk));
+    cost.stored = tiles * shape.rows * shape.columns;
+    cost.blocks = tiles;
+    cost.resident = shape.blocks;
+    cost.schedule = schedule_of(plan, std::max(z.stride_h, z.stride_w) > 1);
+    return cost;
+  }
+
+  // Returns the bytes that one call moves from and to memory: operands as the kernel reads them,
+  // and without the pixels that a strided kernel skips.
+  double moved_bytes() const {
+    const bool forward = direction == Direction::forward;
+    const double in = number(forward ? z.x_shape().numel() : z.y_shape().numel());
+    const double out = number(forward ? z.y_shape().numel() : z.x_shape().numel());
+    const double operand = planes == 2 ? 4 : element_bytes();
+    return in * (forward ? seen_part_of_x(z) : 1) * operand +
+           out * number(static_cast<std::int64_t>(size_of(z.dtype))) +
+           number(z.w_shape().numel()) * operand;
   }
 
   static int count_groups(const Line& line, bool shares) {
@@ -296,8 +234,7 @@ struct GatherSearch {
     return count;
   }
 
-  void run() {
-    best.us = std::numeric_limits<double>::infinity();
+  GatherPlan run() {
     const int out_h = geometry.outputs_h(), out_w = geometry.outputs_w();
     for (const Sharing sharing : {Sharing::tap, Sharing::row, Sharing::patch}) {
       const Extents extents = extents_of(geometry, sharing);
@@ -322,22 +259,23 @@ struct GatherSearch {
         }
       }
     }
-    finish();
+    return with_taps(best.found());
   }
 
-  void finish() {
-    best.taps = tap_sets(geometry, best.sharing, best.pitch);
+  GatherPlan with_taps(GatherPlan plan) const {
+    plan.taps = tap_sets(geometry, plan.sharing, plan.pitch);
     int tile = 0;
-    for (int i = 0; i < best.taps.phases; ++i) {
-      Phase& phase = best.taps.phase[i];
+    for (int i = 0; i < plan.taps.phases; ++i) {
+      Phase& phase = plan.taps.phase[i];
       phase.first_tile = tile;
-      phase.tiles_w = std::max(1, ceil_div(phase.outputs_w, best.width));
-      phase.tiles_h = std::max(1, ceil_div(phase.outputs_h, best.height));
+      phase.tiles_w = std::max(1, ceil_div(phase.outputs_w, plan.width));
+      phase.tiles_h = std::max(1, ceil_div(phase.outputs_h, plan.height));
       if (phase.outputs_w > 0 && phase.outputs_h > 0) {
-        tile += phase.tiles_w * phase.tiles_h * ceil_div(narrow(z.n), best.images);
+        tile += phase.tiles_w * phase.tiles_h * ceil_div(narrow(z.n), plan.images);
       }
     }
-    best.row_tiles = tile;
+    plan.row_tiles = tile;
+    return plan;
   }
 };
 
@@ -353,7 +291,7 @@ struct WeightSearch {
   int planes;  // of operands; 2: high and low planes of f32
   Geometry geometry;
   int k_channels, c_channels;
-  TmaWeightTiling best;
+  Cheapest<TmaWeightTiling> best;
 
   int pitch_of_lines(const Extents& extents, int width) const {
     return pitch_of(geometry.wide[0], 1, narrow(z.w), extents.w, width);
@@ -416,82 +354,77 @@ struct WeightSearch {
         const int row = std::min(b * shape.columns, narrow(z.c)) * plan.tap_count;
         plan.store_pitch = row + (36 - row % 32) % 32;
         const int store_bytes = a * 64 * plan.store_pitch * 4;
-        const double store_rate = plan.tap_count == taps.taps ? kStoreBytesPerCycle
-                                  : planes == 1               ? kPiecesBytesPerCycle
-                                                : kFirstPiece + kMorePieces * plan.tap_count;
         const double tiles =
             static_cast<double>(ceil_div(k_chunks, a)) * ceil_div(c_chunks, b) * tap_tiles;
-        const int used = ceil_div(a * b * plan.tap_count, 3) * 3;
-        const double products =
-            plan.depth / 16 * used * shape.cycles * (planes == 1 ? 1 : kThreeOfWeight);
-        const double rows_of_dy = a * rows * row_cycles(k_channels, 64);
-        const double rows_of_x =
-            all_boxes / tap_tiles * b * box_rows * row_cycles(c_channels, shape.columns);
-        // With few stages, copies wait for products.
-        const double exposed = plan.stages == 2 ? 0.3 : 0.05;
-        const auto step_with = [&](double moved_rows, double around) {
-          const double rows_cycles =
-              planes == 1 ? kSlowerRows[static_cast<int>(sharing)] * moved_rows
-                          : planes * (kRowsOfTwo[static_cast<int>(sharing)] * moved_rows +
-                                      kBoxCycles * (a + all_boxes / tap_tiles * b));
-          return std::max(products, rows_cycles) + exposed * std::min(products, rows_cycles) +
-                 around;
+        const double step_boxes = all_boxes / tap_tiles * b;  // of x
+        const double rows_of_dy = planes * a * rows, rows_of_x = planes * step_boxes * box_rows;
+        const int used = ceil_div(a * b * plan.tap_count, 3) * 3;  // slots of three warp groups
+        plan.cost = {.flops = z.nominal_flops(),
+                     .bytes = moved_bytes(),
+                     .issued = peak_share(z, false, planes) * tiles * steps * 2 * plan.depth *
+                               used * 64 * shape.columns,
+                     .cached = tiles * steps * 2 * (rows_of_dy * 64 + rows_of_x * shape.columns),
+                     .listed_warps = tiles * steps *
+                                     (counted_rows(rows_of_dy, k_channels, 64) +
+                                      counted_rows(rows_of_x, c_channels, shape.columns)),
+                     .tensor_cores = true};
+        const double part_count = number(k_channels) * c_channels * number(z.r * z.s);
+        const bool fits = store_bytes + kBarrierBytes <= machine.shared_bytes;
+        const auto consider_split = [&](int splits) {
+          const double part_bytes = 2 * 4 * part_count * splits;  // written and read
+          if (splits > 1 && part_bytes > 400e6) return;
+          plan.splits = splits;
+          plan.direct = splits == 1 && fits;
+          plan.barriers_at =
+              std::max(plan.stages * plan.stage_bytes, plan.direct ? store_bytes : 0);
+          plan.shared_bytes = static_cast<std::size_t>(plan.barriers_at + kBarrierBytes);
+          Cost& cost = plan.cost;
+          cost.schedule = schedule_of(plan, taps.taps);
+          cost.blocks = tiles * splits;
+          cost.chain = ceil_div(steps, splits);
+          cost.copies = cost.chain * planes * (a + step_boxes);
+          // Slots are stored one after another. With two stages, copies wait for products.
+          cost.waits = a * b * plan.tap_count + (plan.stages == 2 ? cost.chain : 0);
+          cost.stored = cost.blocks * a * 64 * b * shape.columns * plan.tap_count;
+          cost.pass_bytes = plan.direct ? 0 : part_bytes;
+          cost.launches = plan.direct ? 1 : 2;
+          best.offer(plan, cost);
         };
-        const double step_cycles = step_with(rows_of_dy + rows_of_x, kWeightStepCycles);
-        // Skips shapes whose lower bound, all steps spread evenly, exceeds the best time so far.
-        if (tiles * steps * step_cycles / machine.multiprocessors / kClock > best.us) continue;
-        const double algorithm_step_cycles =
-            step_with(rows_of_dy * last_chunk_part(k_channels, 64) +
-                          rows_of_x * last_chunk_part(c_channels, shape.columns),
-                      kAlgorithm.weight_step);
-        const double part_count =
-            static_cast<double>(k_channels) * c_channels * static_cast<double>(z.r * z.s);
-        for (int splits = 1; splits <= std::min(steps, 264); splits = next_split(steps, splits)) {
-          const double part_bytes = part_count * 4 * splits;
-          if (splits > 1 && part_bytes > 200e6) break;
-          const double blocks = tiles * splits;
-          const double waves = std::ceil(blocks / machine.multiprocessors);
-          const auto moved_us = [&](double x_part, double bytes_per_us) {
-            return (static_cast<double>(z.x_shape().numel()) * x_part +
-                    static_cast<double>(z.y_shape().numel())) *
-                   2 * planes / bytes_per_us;
-          };
-          const bool direct = splits == 1 && store_bytes + kBarrierBytes <= machine.shared_bytes;
-          const double stores =
-              waves * (direct ? store_bytes / store_rate
-                              : a * b * plan.tap_count * kSlotCycles * shape.columns / 64);
-          const double launch_us =
-              !direct ? kTwoLaunchesUs
-                      : kDirectLaunchUs + (blocks > machine.multiprocessors / 2 ? kAloneUs : 0);
-          const auto time_of = [&](double step, double around, double memory_us) {
-            const double cycles =
-                waves * (std::ceil(static_cast<double>(steps) / splits) * step + around);
-            return std::max((cycles + stores) / kClock,
-                            memory_us + (direct ? part_bytes / kMemoryBytesPerUs : 0)) +
-                   launch_us + (direct ? 0 : 0.02 * splits + part_bytes * 2 / kMemoryBytesPerUs);
-          };
-          const double us = time_of(step_cycles, kWeightTileCycles, moved_us(1, kMemoryBytesPerUs));
-          if (us < best.us) {
-            best = plan;
-            best.splits = splits;
-            best.direct = direct;
-            best.us = us;
-            best.launch_us = launch_us;
-            best.algorithm_us =
-                time_of(algorithm_step_cycles, kAlgorithm.weight_tile,
-                        moved_us(seen_part_of_x(z), kAlgorithm.weight_bytes_per_us)) +
-                (direct ? kAlgorithm.direct_us : kAlgorithm.two_launches_us) +
-                (plan.tap_count < taps.taps ? kAlgorithm.pieces_us * part_count : 0);
-            best.barriers_at = std::max(plan.stages * plan.stage_bytes, direct ? store_bytes : 0);
-            best.shared_bytes = static_cast<std::size_t>(best.barriers_at + kBarrierBytes);
-          }
+        if (!may_win(plan, taps.taps, fits)) continue;
+        for (int splits = 1; splits <= std::min(steps, 264);
+             splits = next_split(steps, std::max(splits, splits * 3 / 2))) {
+          consider_split(splits);
+        }
+        // The most parts whose blocks fill the SMs once, twice or three times.
+        for (int waves = 1; waves <= 3; ++waves) {
+          const int most = static_cast<int>(waves * machine.multiprocessors / tiles);
+          if (most < 2 || most >= steps) continue;
+          consider_split(ceil_div(steps, ceil_div(steps, most)));
         }
       }
     }
   }
 
-  void run() {
-    best.us = std::numeric_limits<double>::infinity();
+  // Returns false if all work of `plan`, spread evenly over the SMs, takes longer than the best
+  // tiling so far.
+  bool may_win(TmaWeightTiling& plan, int taps, bool fits) {
+    const auto lower_bound_wins = [&](bool direct) {
+      plan.direct = direct;
+      Cost least = plan.cost;
+      least.schedule = schedule_of(plan, taps);
+      return best.can_win(least);
+    };
+    return lower_bound_wins(false) || (fits && lower_bound_wins(true));
+  }
+
+  double moved_bytes() const {
+    return 2 * planes *
+               (number(z.x_shape().numel()) * seen_part_of_x(z) + number(z.y_shape().numel())) +
+           number(z.w_shape().numel()) *
+               number(static_cast<std::int64_t>(size_of(z.operand_types().w)));
+  }
+
+  TmaWeightTiling run() {
     const int out_h = geometry.outputs_h(), out_w = geometry.outputs_w();
     for (const Sharing sharing : {Sharing::tap, Sharing::row, Sharing::patch}) {
       const Extents extents = extents_of(geometry, sharing);
@@ -522,13 +455,15 @@ struct WeightSearch {
         }
       }
     }
-    best.taps = tap_sets(geometry, best.sharing, best.pitch);
+    TmaWeightTiling plan = best.found();
+    plan.taps = tap_sets(geometry, plan.sharing, plan.pitch);
     // Takes the largest sum_width with enough blocks, and sums that fit in a block.
     for (const int width : {16, 32, 64, 128, 256}) {
       const std::int64_t blocks = z.k * ceil_div(c_channels, width);
       if (width / 4 * narrow(z.r * z.s) > kSumFours || blocks < machine.multiprocessors) break;
-      best.sum_width = width;
+      plan.sum_width = width;
     }
+    return plan;
   }
 };
 
@@ -549,17 +484,17 @@ namespace {
 GatherPlan plan_of(const Conv2dProblem& z, Direction direction, const Machine& machine,
                    bool from_f32, int planes) {
   const bool forward = direction == Direction::forward;
-  GatherSearch search{.z = z,
-                      .direction = direction,
-                      .machine = machine,
-                      .from_f32 = from_f32,
-                      .planes = planes,
-                      .geometry = Geometry(z, direction),
-                      .depth = narrow(round_up(forward ? z.c : z.k, 8)),
-                      .columns = narrow(round_up(forward ? z.k : z.c, 8)),
-                      .best = {}};
-  search.run();
-  return search.best;
+  GatherSearch search{
+      .z = z,
+      .direction = direction,
+      .machine = machine,
+      .from_f32 = from_f32,
+      .planes = planes,
+      .geometry = Geometry(z, direction),
+      .depth = narrow(round_up(forward ? z.c : z.k, 8)),
+      .columns = narrow(round_up(forward ? z.k : z.c, 8)),
+      .best = {{"conv2d", name_of_algorithm(planes), direction}, DeviceType::cuda, z.dtype}};
+  return search.run();
 }
 
 }  // namespace
@@ -582,9 +517,10 @@ TmaWeightTiling weight_plan_of(const Conv2dProblem& z, const Machine& machine, i
                       .geometry = Geometry(z, Direction::backward_weight),
                       .k_channels = narrow(round_up(z.k, 8)),
                       .c_channels = narrow(round_up(z.c, 8)),
-                      .best = {}};
-  search.run();
-  return search.best;
+                      .best = {{"conv2d", name_of_algorithm(planes), Direction::backward_weight},
+                               DeviceType::cuda,
+                               z.dtype}};
+  return search.run();
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // implicit_gemm_tma_plan.h: chooses the tile shape, the patches and the split of a problem for
-// which a small model predicts the lowest time. The file needs no CUDA, so tests check it on the
+// which the cost model estimates the lowest time. The file needs no CUDA, so tests check it on the
 // CPU.
 // Read next  implicit_gemm_tma_taps.h
 #pragma once
@@ -10,6 +10,7 @@
 
 #include "framework/export.h"
 #include "layers/conv2d/implicit_gemm_tma/cuda/implicit_gemm_tma_taps.h"
+#include "layers/dispatch/cost/choose.h"
 
 namespace convscope::implicit_gemm_tma {
 
@@ -53,10 +54,10 @@ struct GatherPlan {
   bool weights_stay = false;  // all weights stay in shared memory
   int splits = 1;
   int row_tiles = 0, column_tiles = 0;  // row tiles of all phases; column tiles of the channels
+  int most_splits = 1;                  // patches of the tile with the fewest
   std::size_t shared_bytes = 0;
-  double us = 0, launch_us = 0;  // estimated time of all, and of the launches
-  double algorithm_us = 0;       // the estimate for the algorithm's cost: see AlgorithmRates
-  TapSets taps;                  // tiles are filled in
+  Cost cost = {};     // with the operands and the packed weights given
+  TapSets taps = {};  // tiles are filled in
 };
 CONVSCOPE_API GatherPlan plan_gather(const Conv2dProblem& problem, Direction direction,
                                      const Machine& machine, bool from_f32 = false);
@@ -67,17 +68,31 @@ CONVSCOPE_API GatherPlan plan_fp16x3(const Conv2dProblem& problem, Direction dir
 inline const GatherShape& shape_of(const GatherPlan& plan) {
   return plan.planes == 2 ? kFp16x3Shapes[plan.shape] : kGatherShapes[plan.shape];
 }
+// Returns the kernel for the cost model: its rows x columns x chunk. Kernels that read f32 are
+// grouped by their columns. `strided`: TMA skips pixels, or results of a phase are not adjacent.
+inline const char* schedule_of(const GatherPlan& plan, bool strided) {
+  constexpr const char* kHalf[kGatherShapeCount] = {
+      "half 256x128x64", "half 128x256x64", "half 256x64x64",  "half 128x128x64", "half 128x64x64",
+      "half 256x16x64",  "half 256x64x16",  "half 256x128x32", "half 256x64x32"};
+  constexpr const char* kPlanes[kFp16x3ShapeCount][2] = {{"256x64x64", "256x64x64 strided"},
+                                                         {"256x32x64", "256x32x64 strided"},
+                                                         {"256x64x32", "256x64x32 strided"},
+                                                         {"256x32x32", "256x32x32 strided"}};
+  if (plan.planes == 2) return kPlanes[plan.shape][strided ? 1 : 0];
+  if (!plan.from_f32) return kHalf[plan.shape];
+  const int columns = shape_of(plan).columns;
+  return columns >= 128 ? "f32 wide" : columns == 64 ? "f32 64 columns" : "f32 16 columns";
+}
 
 // A kernel of backward_weight. A slot is a tap with `columns` input channels, one row of the patch;
-// each of three warp groups has `slots` slots. `cycles` is the time of a product of reduction
-// length 16. Products with few channels wait for dy, which they read transposed.
+// each of three warp groups has `slots` slots.
 struct WeightShape {
-  int columns, slots, cycles;
+  int columns, slots;
 };
-inline constexpr WeightShape kWeightShapes[] = {{64, 3, 26}, {32, 5, 22}, {16, 6, 19}};
+inline constexpr WeightShape kWeightShapes[] = {{64, 3}, {32, 5}, {16, 6}};
 
 // Kernels for f32 as high and low parts, with twice the accumulators.
-inline constexpr WeightShape kFp16x3WeightShapes[] = {{64, 2, 26}, {32, 4, 22}, {16, 6, 19}};
+inline constexpr WeightShape kFp16x3WeightShapes[] = {{64, 2}, {32, 4}, {16, 6}};
 
 constexpr int kSumFours = 1024;  // sums of four channels in a block of the last pass
 
@@ -96,9 +111,8 @@ struct TmaWeightTiling {
   int store_pitch = 0;  // if direct: elements of an output channel in shared memory
   int sum_width = 8;    // input channels of one k that a block of the last pass sums
   std::size_t shared_bytes = 0;
-  double us = 0, launch_us = 0;
-  double algorithm_us = 0;
-  TapSets taps;
+  Cost cost = {};  // with the operands given
+  TapSets taps = {};
 };
 CONVSCOPE_API TmaWeightTiling plan_weight(const Conv2dProblem& problem, const Machine& machine);
 // Plans f32 in full precision, as high and low parts.
@@ -106,6 +120,18 @@ CONVSCOPE_API TmaWeightTiling plan_weight_fp16x3(const Conv2dProblem& problem,
                                                  const Machine& machine);
 inline const WeightShape& shape_of(const TmaWeightTiling& plan) {
   return plan.planes == 2 ? kFp16x3WeightShapes[plan.shape] : kWeightShapes[plan.shape];
+}
+// Returns the kernel for the cost model: columns x slots, and what its blocks store: whole rows of
+// dw, the elements of some of `taps` taps, or parts.
+inline const char* schedule_of(const TmaWeightTiling& plan, int taps) {
+  constexpr const char* kHalf[3][3] = {{"half 64x3", "half 64x3 some taps", "half 64x3 parts"},
+                                       {"half 32x5", "half 32x5 some taps", "half 32x5 parts"},
+                                       {"half 16x6", "half 16x6 some taps", "half 16x6 parts"}};
+  constexpr const char* kPlanes[3][3] = {{"64x2", "64x2 some taps", "64x2 parts"},
+                                         {"32x4", "32x4 some taps", "32x4 parts"},
+                                         {"16x6", "16x6 some taps", "16x6 parts"}};
+  const int stores = !plan.direct ? 2 : plan.tap_count < taps ? 1 : 0;
+  return (plan.planes == 2 ? kPlanes : kHalf)[plan.shape][stores];
 }
 
 }  // namespace convscope::implicit_gemm_tma

@@ -57,7 +57,7 @@
 #include "framework/cuda/launch.cuh"
 #include "framework/memory/memory.h"
 #include "layers/conv2d/algorithm.h"
-#include "layers/conv2d/shared/cuda/device_time.cuh"
+#include "layers/conv2d/shared/cuda/blas_cost.h"
 #include "layers/conv2d/winograd/cuda/winograd_kernels.cuh"
 
 namespace convscope::winograd {
@@ -249,43 +249,39 @@ class Passes {
 // ---- the algorithms
 // ------------------------------------------------------------------------------
 
-// Counts the bytes of V, M and U, which are written, read by the products, and read again. Bytes
-// are weighted with times measured on one H200, where small tensors stay in L2.
+// Counts the products, which read V and U and write M (or read V and D and write S), and the
+// transforms before and after them.
 template <int M>
 Conv2dCost cost_of(const Conv2dProblem& z, Direction direction) {
-  using device_time::number;
   const WinogradCudaTiling<M> plan(z, direction);
-  const double points = number(plan.kPoints);
-  const double chunks = number(plan.chunks());
+  const double points = number(plan.kPoints), chunks = number(plan.chunks());
   const double tiles = chunks * number(plan.chunk);
   const double v = 4 * points * tiles * number(plan.depth);
   const double m = 4 * points * tiles * number(plan.channels * plan.parts);
   const double u = 4 * points * number(plan.weights * plan.slots);
+  const double images = 4 * (number(z.x_shape().numel()) + number(z.y_shape().numel()));
+  const double weights = 4 * number(z.w_shape().numel());
   const Index g = z.groups;
-  using device_time::Products;
+  using blas_cost::Products;
   const Products products =
       plan.for_dw
           ? Products{z.k_per_group(), z.c_per_group(), plan.slot, plan.slots * plan.kPoints * g}
           : Products{plan.channels / g, plan.chunk, plan.depth / g / plan.parts,
                      plan.kPoints * g * plan.parts};
-  const double flops = 2 * points * tiles * number(plan.weights);
-  const double peak = kUnmeasuredGpu.f32_flops;
-  // Where the results fill a tile, a batch of products takes this multiple of the estimated time.
-  const bool fills = std::max(products.m, products.n) > 16;
-  const double times = !fills            ? 1.0
-                       : plan.for_dw ? (M == 2 ? 0.75 : 0.87)
-                                         : (M == 2 ? 0.9 : 1.0);
-  const double us = times * chunks * device_time::f32_products_us(products);
-  constexpr double kLaunches = M == 2 ? 0.8 : 1.0;  // kernels follow each other without gaps
-  const double passes = plan.for_dw && fills && M == 4 ? 0.8 : 1.0;
-  Conv2dCost cost{.flops = flops,
-                  .bytes = device_time::passed(1.1 * (v + m + u)),
-                  .peak_share = device_time::share_of(flops, us, peak),
-                  .pass_bytes = device_time::passed(
-                      passes * (0.27 * z.nominal_bytes() +
-                                (plan.for_dw ? 2.8 * (v + m) + 5.3 * u : 2.0 * v + 2.1 * m))),
-                  .launches = kLaunches * (3 * chunks + (plan.for_dw ? 1 : 0))};
-  return plan.for_dw ? cost : device_time::with_preparation(cost, peak, u, kLaunches);
+  Cost cost = blas_cost::counts_of(products, blas_cost::Operands::f32,
+                                   cuda_device_facts().multiprocessors, chunks);
+  cost.flops = 2 * points * tiles * number(plan.weights);
+  cost.bytes = v + m + u;
+  cost.pass_bytes += images + v + m;
+  cost.launches += 2 * chunks;  // transforms
+  if (plan.for_dw) {
+    cost.pass_bytes += u + weights;
+    cost.launches += 1;
+  } else {
+    cost.prepared_bytes = weights + u;
+    cost.prepare_launches = 1;
+  }
+  return cost;
 }
 
 // The functions of a Conv2dAlgorithm, one for each direction, with M x M outputs in a tile.

@@ -35,7 +35,7 @@
 //            dw = G^T [sum over tiles of (A dy A^T) . (B^T x B)] G, assigned or added to
 // Choices    kChunkBytes 400 MiB: size of V and M of a chunk. Tiles of products: 128 x 128 with
 //            three stages of 64 KiB fill shared memory; smaller tiles are used where these would
-//            leave SMs idle. The tile and the number of parts have the lowest estimated time
+//            leave SMs idle. The cost model chooses the tile and the number of parts
 //            (winograd_fp16x3_plan.cuh)
 // Source     A. Lavin, S. Gray: Fast Algorithms for Convolutional Neural Networks, 2015, arXiv
 //            1509.09308; H. Ootomo, R. Yokota 2022: Recovering single precision accuracy from
@@ -115,8 +115,7 @@ void multiply(const Fp16x3Plan& plan, const Fp16x3Prepared* weights, const Fp16x
   const ProductShape& by = kProductShapes[plan.shape];
   const Kernels& kernels = kKernels[plan.shape];
   const Index count = std::min(plan.chunk, plan.in.tiles - first);
-  const Index rows = plan.for_dw ? z.k : plan.channels;
-  const Index columns = plan.for_dw ? z.c : plan.chunk;
+  const Index rows = plan.rows(), columns = plan.columns();
   Product product;
   product.a = plan.for_dw
                   ? factor_map(at.d, count, z.k, plan.chunk, false, by.rows)
@@ -130,9 +129,9 @@ void multiply(const Fp16x3Plan& plan, const Fp16x3Prepared* weights, const Fp16x
   product.rows = int(rows);
   product.columns = int(columns);
   product.pitch = int(columns);
-  product.steps = int(ceil_div(plan.for_dw ? plan.chunk : plan.depth, Index{kDepthStep}));
+  product.steps = plan.steps();
   product.parts = plan.parts;
-  product.tiles = int(plan.product_tiles);
+  product.tiles = int(plan.product_tiles());
   product.by_row_tiles = FastDivisor(int(ceil_div(rows, Index{by.rows})));
   product.by_column_tiles = FastDivisor(int(ceil_div(columns, Index{by.columns})));
   product.by_parts = FastDivisor(plan.parts);
@@ -254,53 +253,33 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction direction) {
   return {};
 }
 
-// Fitted to times of twelve layers on one H200, with 64 to 512 channels and batch 1, 32 and 128.
-// The cost is the sum of the time of the products, the time of the bytes that the products read and
-// write, and the time of the passes.
+// Counts the products and the kernels around them. Products read V with U or D, and write M. One
+// kernel finds maxima, one makes V (and D), the last one transforms M. The first two read images.
 Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
-  using device_time::number;
   const Fp16x3Plan plan(z, direction);
-  const double chunks = number(plan.chunks);
-  const double tiles = chunks * number(plan.chunk);
+  const double chunks = number(plan.chunks), tiles = chunks * number(plan.chunk);
   const double operands =
       4.0 * kFp16x3Points * tiles * number(plan.for_dw ? z.c + z.k : plan.in.channels);
   const double sums = 4 * number(plan.m_floats()) * (plan.for_dw ? 1 : chunks);
   const double u = plan.for_dw ? 0 : 4 * number(plan.u_words());
-  const double flops = 1.5 * 2 * kFp16x3Points * tiles * number(plan.weight_numbers());
-  const double peak = kUnmeasuredGpu.tf32_flops;
-  const double product_share = plan.for_dw ? 0.65 : 0.88;
-  const double pass_share = plan.for_dw ? 1.4 : 1.3;
-  const double launch_share = plan.for_dw ? 0.9 : 0.66;  // launches overlap
-  // Where rows of planes do not consist of aligned groups of four pixels, elements are read and
-  // written singly.
-  constexpr double kSingleReads = 0.5, kSingleWrites = 0.7;
-  const bool wide_reads = transform_of(plan, plan.in, 6, 0, nullptr, nullptr, {}).aligned;
-  const bool wide_writes = plan.in.out_w % 4 == 0;
-  const double singles = plan.for_dw ? 0
-                                         : (wide_reads ? 0 : kSingleReads * operands) +
-                                               (wide_writes ? 0 : kSingleWrites * sums);
-  const double us =
-      product_share * chunks * plan.us + 1e6 * (operands + sums + u) / kUnmeasuredGpu.copy_bytes;
+  const double weights = 4 * number(z.w_shape().numel());
   const auto bytes_of = [](const Shape& shape) { return 4 * number(shape.numel()); };
   const double x = bytes_of(z.x_shape()), y = bytes_of(z.y_shape());
-  const double images = plan.for_dw ? 2 * (x + y) : plan.forward ? 2 * x + y : x + 2 * y;
-  // A call without prepared weights also transforms the weights, and this pass overlaps with other
-  // passes. With prepared weights no pass hides the launches; measured networks with one image
-  // confirm it.
-  const double exposed = plan.for_dw ? 0 : 0.33 * 4;
-  const Conv2dCost cost{
-      .flops = flops,
-      .bytes = z.nominal_bytes(),
-      .peak_share = device_time::share_of(flops, us, peak),
-      .pass_bytes = device_time::passed(pass_share * (images + operands + sums)) + singles,
-      .launches = launch_share * (3 * chunks + (plan.for_dw ? 2 : 1)) + exposed,
-      .tensor_cores = true};
-  // In backward_data a block reads the weights of one input channel, which are not adjacent in w.
-  const double preparation_launches = 3 - exposed;
-  const double preparation = plan.forward ? 1.5 : 4.5;
-  return plan.for_dw
-             ? cost
-             : device_time::with_preparation(cost, peak, preparation * u, preparation_launches);
+  Cost cost = plan.cost;
+  cost.flops = 2 * kFp16x3Points * tiles * number(plan.weight_numbers());
+  cost.bytes = operands + sums + u;
+  // The choice already counts that the last kernel of backward_weight reads `sums`.
+  cost.pass_bytes += operands + (plan.for_dw    ? 2 * (x + y) + weights
+                                 : plan.forward ? 2 * x + y + sums
+                                                : x + 2 * y + sums);
+  cost.launches = 1 + 3 * chunks;
+  if (plan.for_dw) {  // one launch transforms both images, and the last kernel runs once
+    cost.launches = 2 + 2 * chunks;
+  } else {
+    cost.prepared_bytes = weights + u;
+    cost.prepare_launches = 1;
+  }
+  return cost;
 }
 
 const Conv2dAlgorithm kAlgorithm{

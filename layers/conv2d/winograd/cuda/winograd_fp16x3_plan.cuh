@@ -8,27 +8,26 @@
 #include <limits>
 
 #include "framework/memory/memory.h"
-#include "layers/conv2d/shared/cuda/device_time.cuh"
+#include "layers/conv2d/shared/kept_plans.h"
 #include "layers/conv2d/winograd/cuda/winograd_fp16x3_product.cuh"
 #include "layers/conv2d/winograd/cuda/winograd_fp16x3_transforms.cuh"
 
 namespace convscope::winograd {
 
 constexpr int kProductTiles = 4;
-// The compiled tiles. Times are microseconds of one SM: for a step of 64 terms in all blocks that
-// share the SM, and for the rest of a tile.
+// The compiled tiles, and how many blocks share an SM.
 struct ProductShape {
   int rows, columns, blocks;
-  double step_us, around_us;
 };
 constexpr ProductShape kProductShapes[kProductTiles] = {
-    {128, 128, 1, 1.15, 1.0},
-    {64, 128, 2, 1.3, 1.0},
-    {128, 64, 2, 1.3, 1.0},
-    {64, 64, 2, 0.8, 0.7},
-};
-constexpr double kPartBytesPerUs = 2.5e6;
+    {128, 128, 1}, {64, 128, 2}, {128, 64, 2}, {64, 64, 2}};
 constexpr int kMaxProductParts = 64;
+
+// A tile of products and the parts of their reduction, and the counts of all products.
+struct ProductChoice {
+  int shape = 0, parts = 1;
+  Cost cost = {};
+};
 
 struct Fp16x3Plan {
   Fp16x3Plan(const Conv2dProblem& problem, Direction direction)
@@ -46,37 +45,61 @@ struct Fp16x3Plan {
     const Index most = std::max<Index>(1, kChunkBytes / (tile_bytes * kTileStep)) * kTileStep;
     chunk = round_up(ceil_div(all, ceil_div(all, most)), kTileStep);
     chunks = ceil_div(in.tiles, chunk);
-    choose();
+    static KeptPlans<ProductChoice> kept;
+    const auto choice = kept.get(z, direction, [&] { return choose(direction); });
+    shape = choice->shape;
+    parts = choice->parts;
+    cost = choice->cost;
   }
 
-  // Chooses the tile of products and the parts with the lowest estimated time.
-  void choose() {
-    us = std::numeric_limits<double>::infinity();
-    const Index rows = for_dw ? z.k : channels;
-    const Index columns = for_dw ? z.c : chunk;
-    const int steps = int(ceil_div(for_dw ? chunk : depth, Index{kDepthStep}));
-    const int most = for_dw ? std::min(steps, kMaxProductParts) : 1;
+  Index rows() const { return for_dw ? z.k : channels; }
+  Index columns() const { return for_dw ? z.c : chunk; }
+  int steps() const { return int(ceil_div(for_dw ? chunk : depth, Index{kDepthStep})); }
+  Index product_tiles() const { return tiles_of(kProductShapes[shape]) * parts; }
+
+  ProductChoice choose(Direction direction) const {
+    Cheapest<ProductChoice> best({"conv2d", "winograd_f4x3_fp16x3", direction}, DeviceType::cuda,
+                                 z.dtype);
+    const int most = for_dw ? std::min(steps(), kMaxProductParts) : 1;
     for (int i = 0; i < kProductTiles; ++i) {
-      const ProductShape& by = kProductShapes[i];
-      const Index tiles =
-          kFp16x3Points * ceil_div(rows, Index{by.rows}) * ceil_div(columns, Index{by.columns});
-      const double at_once = device_time::processors() * by.blocks;
       for (int n = 1; n <= most; n += 1 + n / 4) {
-        const double each = ceil_div(steps, n) * by.step_us + by.around_us * by.blocks;
-        double time = std::ceil(double(tiles) * n / at_once) * each;
-        if (for_dw) {
-          time += 2.0 * n * double(weight_numbers()) * 4 * kFp16x3Points / kPartBytesPerUs;
-        }
-        if (time < us) {
-          us = time;
-          shape = i;
-          parts = n;
-          product_tiles = tiles * n;
-        }
+        const ProductChoice choice{i, n, counts_of(i, n)};
+        best.offer(choice, choice.cost);
       }
     }
+    return best.found();
   }
 
+  // Counts the products of all chunks; in backward_weight, the last kernel reads the parts.
+  Cost counts_of(int tile, int split) const {
+    constexpr const char* kNames[kProductTiles][2] = {{"128x128", "128x128 unaligned"},
+                                                      {"64x128", "64x128 unaligned"},
+                                                      {"128x64", "128x64 unaligned"},
+                                                      {"64x64", "64x64 unaligned"}};
+    const ProductShape& by = kProductShapes[tile];
+    const double tiles = number(tiles_of(by)), all = number(chunks);
+    const double products = all * tiles * steps();  // of a tile and a step
+    const double out = all * tiles * split * by.rows * by.columns;
+    return {.issued = 1.5 * products * 2 * by.rows * by.columns * kDepthStep,
+            .cached = products * 4 * (by.rows + by.columns) * kDepthStep,
+            .schedule = kNames[tile][has_whole_fours() ? 0 : 1],
+            .blocks = tiles * split,
+            .resident = number(by.blocks),
+            .chain = all * ceil_div(steps(), split),
+            .stored = out,
+            .pass_bytes =
+                for_dw ? 4 * all * split * kFp16x3Points * number(weight_numbers()) : 0,
+            .tensor_cores = true};
+  }
+
+  // Returns whether transforms read and write four pixels of a row at a time.
+  bool has_whole_fours() const {
+    return in.in_w % 4 == 0 && in.left == -1 && in.tiles_w * 4 == in.in_w && in.out_w % 4 == 0;
+  }
+  Index tiles_of(const ProductShape& by) const {
+    return kFp16x3Points * ceil_div(rows(), Index{by.rows}) *
+           ceil_div(columns(), Index{by.columns});
+  }
   Index weight_numbers() const { return z.k * z.c; }
   Index v_words(const Planes& planes) const {  // high and low parts of all points
     return kFp16x3Points * planes.channels * chunk;
@@ -94,8 +117,7 @@ struct Fp16x3Plan {
   Index weight_width;           // elements of a row of U
   Index chunk = 0, chunks = 0;  // tiles at a time
   int shape = 0, parts = 1;     // tile and parts of the products
-  Index product_tiles = 0;
-  double us = 0;  // estimated time of the products of one chunk
+  Cost cost = {};               // of the products
 };
 
 // Allocates a block of memory, or only counts it.

@@ -44,14 +44,13 @@
 //            threads make one row and need the same sampling positions. Each of these threads
 //            computes the position of a different step and stores it in shared memory. Loads of x
 //            limit the 16-bit types, the tensor cores limit f32. Tiles and parts are chosen by the
-//            lowest estimated time, counted in whole waves of blocks
+//            lowest estimated time (layers/dispatch/cost)
 // Source     J. Dai et al. 2017: arXiv 1703.06211; X. Zhu et al. 2019: arXiv 1811.11168. Both write
 //            the columns. f32 by fp16: H. Ootomo, R. Yokota 2022, arXiv 2203.03341
 // Read next  deform_sampler.cuh, which makes the rows; deform_tiles.cuh, the kernels
 #include <algorithm>
 #include <numeric>
 
-#include "framework/machine/peaks.h"
 #include "layers/deform_conv2d/algorithm.h"
 #include "layers/deform_conv2d/fused/cuda/deform_passes.cuh"
 
@@ -59,18 +58,13 @@ namespace convscope {
 namespace deform_cuda {
 
 // ---- compiled kernels --------------------------------------------------------------------------
-// f32 by three products of fp16; f16, also f32 as TF32; bf16 with the times measured for f16.
+// f32 by three products of fp16; f16, also f32 as TF32; bf16.
 
 std::span<const Instance> f32_instances() {
   static const Instance kInstances[] = {
-      Kernels<Tile<ByF32, 4, 1, 64, 2, 1>>().y({2.5, 4}).dx({2.8, 4}).dw({2.65, 4}).instance,
-      Kernels<Tile<ByF32, 2, 1, 64, 3, 1>>()
-          .y({1.7, 3})
-          .dx({2.6, 3})
-          .dw({1.85, 3})
-          .places()
-          .instance,
-      Kernels<Tile<ByF32, 1, 1, 64, 2, 2>>().y({1.4, 3}).dx({4.1, 3}).dw({1.45, 3}).instance,
+      Kernels<Tile<ByF32, 4, 1, 64, 2, 1>>().y().dx().dw().instance,
+      Kernels<Tile<ByF32, 2, 1, 64, 3, 1>>().y().dx().dw().places().instance,
+      Kernels<Tile<ByF32, 1, 1, 64, 2, 2>>().y().dx().dw().instance,
   };
   return kInstances;
 }
@@ -80,16 +74,11 @@ namespace {
 template <class By>
 std::span<const Instance> half_instances() {
   static const Instance kInstances[] = {
-      Kernels<Tile<By, 4, 1, 64, 2, 1, 2>>().y({2.2, 5}).dw({2.3, 4}).instance,
-      Kernels<Tile<By, 4, 1, 64, 4, 1>>().dx({1.57, 4}).instance,
-      Kernels<Tile<By, 4, 1, 128, 3, 1>>().y({2.36, 5}).instance,
-      Kernels<Tile<By, 2, 1, 64, 3, 2>>()
-          .y({0.95, 3})
-          .dx({1.8, 3})
-          .dw({0.95, 3})
-          .places()
-          .instance,
-      Kernels<Tile<By, 1, 1, 64, 2, 3>>().y({0.96, 3}).dx({3.2, 3}).dw({1.1, 3}).instance,
+      Kernels<Tile<By, 4, 1, 64, 2, 1, 2>>().y().dw().instance,
+      Kernels<Tile<By, 4, 1, 64, 4, 1>>().dx().instance,
+      Kernels<Tile<By, 4, 1, 128, 3, 1>>().y().instance,
+      Kernels<Tile<By, 2, 1, 64, 3, 2>>().y().dx().dw().places().instance,
+      Kernels<Tile<By, 1, 1, 64, 2, 3>>().y().dx().dw().instance,
   };
   return kInstances;
 }
@@ -309,7 +298,7 @@ void run_gather(const DeformCudaTiling& plan, void (*kernel)(const Gather<View>)
 
 void forward(const DeformConv2dForwardArgs& args) {
   const Problem& z = args.problem;
-  const DeformCudaTiling plan(z, Product::y);
+  const DeformCudaTiling plan = plan_of(z, Product::y);
   const ForwardLayout at(plan, args.workspace);
   const bool f32 = z.dtype == DType::f32;
   clear_zeros(at.x_rows, at.words);
@@ -405,7 +394,7 @@ void find_data_words(const DeformConv2dBackwardDataArgs& args, unsigned* words) 
 
 void backward_data(const DeformConv2dBackwardDataArgs& args) {
   const Problem& z = args.problem;
-  const DeformCudaTiling plan(z, Product::dx);
+  const DeformCudaTiling plan = plan_of(z, Product::dx);
   const DataLayout at(plan, false, args.workspace);
   const PreparedLayout prepared(z, Direction::backward_data, args.prepared);
   const bool f32 = z.dtype == DType::f32;
@@ -435,7 +424,7 @@ void backward_data(const DeformConv2dBackwardDataArgs& args) {
 
 void atomic_backward_data(const DeformConv2dBackwardDataArgs& args) {
   const Problem& z = args.problem;
-  const DeformCudaTiling plan(z, Product::dx);
+  const DeformCudaTiling plan = plan_of(z, Product::dx);
   const DeformShape& s = plan.s;
   const DataLayout at(plan, true, args.workspace);
   const PreparedLayout prepared(z, Direction::backward_data, args.prepared);
@@ -460,7 +449,7 @@ void atomic_backward_data(const DeformConv2dBackwardDataArgs& args) {
 
 void backward_weight(const DeformConv2dBackwardWeightArgs& args) {
   const Problem& z = args.problem;
-  const DeformCudaTiling plan(z, Product::dw);
+  const DeformCudaTiling plan = plan_of(z, Product::dw);
   const WeightLayout at(plan, args.workspace);
   const bool f32 = z.dtype == DType::f32;
   clear_zeros(at.x_rows, at.words);
@@ -545,47 +534,46 @@ Support supports(const Problem& z, Direction direction) {
   return {};
 }
 
-// Estimates which share of the tensor cores' peak the products reach. For f32 this is the peak of
-// TF32. An f32 product is computed as three fp16 products, which run at twice the rate of TF32, so
-// it counts as 1.5 products.
+// backward_data has two products: dx by the plan, and the gradients of places.
 Cost cost(const Problem& z, Direction direction) {
   const Product product = direction == Direction::forward         ? Product::y
                           : direction == Direction::backward_data ? Product::dx
                                                                   : Product::dw;
-  const DeformCudaTiling plan(z, product);
+  const DeformCudaTiling plan = plan_of(z, product);
+  const DeformShape& s = plan.s;
   const bool f32 = z.dtype == DType::f32;
   const bool data = direction == Direction::backward_data;
   const auto element = static_cast<double>(size_of(z.dtype));
-  const auto elements = [](const Shape& shape) { return static_cast<double>(shape.numel()); };
-  double packed = elements(z.x_shape());
-  if (direction != Direction::forward) packed += elements(z.y_shape());
-  const double flops = z.nominal_flops() * (data ? 2 : 1) *
-                       (!f32               ? 1
-                        : plan.planes == 2 ? 1.5
-                                           : 0.5);
-  const double peak = f32 ? kUnmeasuredGpu.tf32_flops : kUnmeasuredGpu.half_flops;
-  const double us = plan.us * (data ? 2 : 1);
-  const double list_bytes = data ? 48.0 * plan.s.keys() * plan.s.out_pixels() : 0;
-  return {.flops = flops,
-          .bytes = z.nominal_bytes(),
-          .peak_share = std::clamp(flops / (peak * std::max(us, 1.0) * 1e-6), 1e-4, 1.0),
-          .pass_bytes = packed * (f32 ? 2 * element + 2 * plan.planes : 2 * element) + list_bytes,
-          .launches = 2.0 + (f32 ? 2 : 0) +
-                      (data              ? 9
-                       : plan.splits > 1 ? 1
-                                         : 0),
-          .tensor_cores = true};
+  const double keys = s.keys(), pixels = s.out_pixels();
+  Cost out = plan.cost;
+  if (data) {
+    out.flops *= 2;
+    out.issued += 2 * plan.products() * pixels * s.taps * s.x_pieces() * kPieceNumbers *
+                  s.out_pieces * kPieceNumbers;
+    // Lists of the four pixels of each sample: 12 bytes for each.
+    out.pass_bytes += 4 * 12 * keys * pixels;
+  }
+  double packed = number(z.x_shape().numel());
+  if (direction != Direction::forward) packed += number(z.y_shape().numel());
+  out.pass_bytes += packed * (f32 ? 2 * element + 2 * plan.planes : 2 * element);
+  out.launches += 1 + (f32 ? 2 : 0) + (data ? 9 : 0);
+  if (direction != Direction::backward_weight) {
+    out.prepared_bytes = number(z.w_shape().numel()) * element +
+                         static_cast<double>(prepared_bytes(z, direction));
+    out.prepare_launches = f32 ? 2 : 1;
+  }
+  return out;
 }
 
 template <bool kAtomic>
 std::size_t workspace_bytes(const Problem& z, Direction direction) {
   switch (direction) {
     case Direction::forward:
-      return ForwardLayout(DeformCudaTiling(z, Product::y), nullptr).bytes;
+      return ForwardLayout(plan_of(z, Product::y), nullptr).bytes;
     case Direction::backward_data:
-      return DataLayout(DeformCudaTiling(z, Product::dx), kAtomic, nullptr).bytes;
+      return DataLayout(plan_of(z, Product::dx), kAtomic, nullptr).bytes;
     case Direction::backward_weight:
-      return WeightLayout(DeformCudaTiling(z, Product::dw), nullptr).bytes;
+      return WeightLayout(plan_of(z, Product::dw), nullptr).bytes;
   }
   return 0;
 }

@@ -8,9 +8,9 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <limits>
 
 #include "framework/memory/memory.h"
+#include "layers/conv2d/shared/kept_plans.h"
 #include "layers/deform_conv2d/fused/cuda/deform_sampler.cuh"
 #include "layers/deform_conv2d/fused/cuda/deform_tiles.cuh"
 
@@ -433,15 +433,18 @@ static __global__ __launch_bounds__(kThreads) void begin_lists_kernel(
 
 using Problem = DeformConv2dProblem;
 
-inline constexpr double kLaunchUs = 2;        // of one more pass
-inline constexpr double kBytesPerUs = 2.5e6;  // of the passes
-inline constexpr int kFewestStages = 4;       // of one part
+inline constexpr int kFewestStages = 4;  // of one part
 inline constexpr int kMaxParts = 256;
 inline constexpr double kMaxPartBytes = 256e6;
 
 // ---- tiling ------------------------------------------------------------------------------------
 
 enum class Product { y, dx, dw };
+inline Direction direction_of(Product product) {
+  return product == Product::y    ? Direction::forward
+         : product == Product::dx ? Direction::backward_data
+                                  : Direction::backward_weight;
+}
 
 // Chooses the kernels and the number of parts with the lowest estimated time.
 class DeformCudaTiling {
@@ -475,6 +478,8 @@ class DeformCudaTiling {
         steps = ceil_div(s.out_pixels(), kTileDepth);
         break;
     }
+    Cheapest<const Instance*> best({"deform_conv2d", "fused", direction_of(product)},
+                                   DeviceType::cuda, z.dtype);
     for (const Instance& candidate : instances) {
       if (product == Product::y    ? candidate.y == nullptr
           : product == Product::dx ? candidate.dx == nullptr
@@ -485,14 +490,15 @@ class DeformCudaTiling {
           static_cast<std::size_t>(cuda_device_facts().shared_bytes_per_block)) {
         continue;
       }
-      consider(candidate, product);
+      consider(candidate, product, best);
     }
+    instance = best.found();
   }
 
   int columns() const { return s.forward_depth(); }  // pieces, of dw
   int row_tiles() const { return ceil_div(rows, instance->rows); }
 
-  const Problem& z;
+  Problem z;
   DeformShape s;
   int planes = 1;
   std::span<const Instance> instances;
@@ -501,35 +507,60 @@ class DeformCudaTiling {
 
   const Instance* instance = nullptr;
   int splits = 1;
-  double us = std::numeric_limits<double>::infinity();  // estimated
+  Cost cost;  // of the products and the addition of parts
+
+  // Returns the products of each product, relative to one at the peak of the problem's type: f32
+  // takes three products of fp16, which run at twice the peak of TF32.
+  double products() const { return z.dtype != DType::f32 ? 1 : planes == 2 ? 1.5 : 0.5; }
 
  private:
-  void consider(const Instance& candidate, Product product) {
-    const TileTime time_of = product == Product::y    ? candidate.y_us
-                             : product == Product::dx ? candidate.dx_us
-                                                      : candidate.dw_us;
-    const int processors = cuda_device_facts().multiprocessors;
-    const double tiles = static_cast<double>(ceil_div(rows, candidate.rows)) *
-                         ceil_div(pixels, candidate.columns) * blocks;
+  void consider(const Instance& candidate, Product product, Cheapest<const Instance*>& best) {
     const int stages = ceil_div(steps, candidate.deep);
     for (int parts = 1; parts <= kMaxParts; parts += 1 + parts / 8) {
       const double part_bytes = 4.0 * static_cast<double>(out_count) * parts;
       if (parts > 1 && (stages < parts * kFewestStages || part_bytes > kMaxPartBytes)) break;
-      const double each = std::ceil(static_cast<double>(stages) / parts) * time_of.stage;
-      const double at_once = processors * static_cast<double>(candidate.blocks);
-      const double waves = std::floor(tiles * parts / at_once);
-      const double rest = tiles * parts - waves * at_once;
-      double time = waves * (time_of.around + candidate.blocks * each);
-      if (rest > 0) time += time_of.around + std::ceil(rest / processors) * each;
-      if (product == Product::dw || parts > 1) time += kLaunchUs + 2 * part_bytes / kBytesPerUs;
-      if (time < us) {
-        us = time;
-        instance = &candidate;
-        splits = parts;
-      }
+      const Cost counts = counts_of(candidate, product, ceil_div(stages, parts), parts);
+      if (!best.offer(&candidate, counts)) continue;
+      cost = counts;
+      splits = parts;
     }
   }
+
+  Cost counts_of(const Instance& by, Product product, int stages, int parts) const {
+    constexpr const char* kNames[3][4] = {
+        {"half 64x64", "half 128x64", "half 256x64", "half 256x128"},
+        {"tf32 64x64", "tf32 128x64", "tf32 256x64", "tf32 256x128"},
+        {"f32 64x64", "f32 128x64", "f32 256x64", "f32 256x128"}};
+    const int type = z.dtype == DType::f32 ? planes : 0;
+    const int tile = by.columns > 64 ? 3 : by.rows > 128 ? 2 : by.rows > 64 ? 1 : 0;
+    const bool added = product == Product::dw || parts > 1;
+    const double tile_blocks = number(std::int64_t{ceil_div(rows, by.rows)} *
+                                      ceil_div(pixels, by.columns) * blocks * parts);
+    const double depth = static_cast<double>(stages) * by.deep * kTileDepth;
+    // A piece of eight channels of a sample is read at four pixels. In a stage, a block makes the
+    // samples of its columns and copies its rows of the other operand.
+    const double pieces = depth / kPieceNumbers * by.columns;
+    const double piece_bytes = 16.0 * planes;
+    return {.flops = z.nominal_flops(),
+            .bytes = z.nominal_bytes(),
+            .issued = products() * tile_blocks * 2 * depth * by.rows * by.columns,
+            .cached = tile_blocks * piece_bytes * (4 * pieces + depth / kPieceNumbers * by.rows),
+            .schedule = kNames[type][tile],
+            .blocks = tile_blocks,
+            .resident = static_cast<double>(by.blocks),
+            .chain = static_cast<double>(stages),
+            .copies = std::ceil(4 * pieces / by.threads),
+            .listed_warps = tile_blocks * pieces / 32,
+            .pass_bytes = added ? 2 * 4 * number(out_count) * parts : 0,
+            .launches = added ? 2.0 : 1.0,
+            .tensor_cores = true};
+  }
 };
+
+inline DeformCudaTiling plan_of(const Problem& z, Product product) {
+  static KeptPlans<DeformCudaTiling, Problem> kept;
+  return *kept.get(z, direction_of(product), [&] { return DeformCudaTiling(z, product); });
+}
 
 // Returns whether f32 is multiplied as one fp16 plane, which needs a scale.
 inline bool is_tf32(const Problem& z) { return z.dtype == DType::f32 && z.math == MathMode::tf32; }

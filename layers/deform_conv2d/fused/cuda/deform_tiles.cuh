@@ -507,20 +507,12 @@ __global__ __launch_bounds__(V::kThreads, V::kBlocks) void place_kernel(
 
 // ---- compiled kernels, by type of operands ------------------------------------------------------
 
-// Times on one SM, measured on an H100: `stage` is the time of each stage of a tile, `around` the
-// time of the beginning and end of a tile. Only ratios matter, because the times choose among the
-// tiles.
-struct TileTime {
-  double stage = 1, around = 1;
-};
-
 struct Instance {
   int rows, columns;  // of a block's tile
   int deep;           // steps of 64 elements of the K dimension in a stage
   unsigned threads;
   std::size_t shared_bytes, sampled_bytes;  // without and with the table of a sampler
   int blocks;                               // on one SM
-  TileTime y_us = {}, dx_us = {}, dw_us = {};
   // Null where this tile has no such kernel.
   void (*y)(const Gather<PlaceView>) = nullptr;
   void (*dx)(const Gather<ListView>) = nullptr;
@@ -529,24 +521,21 @@ struct Instance {
 };
 
 // A tile, and the kernels that it is compiled for:
-//   Kernels<Tile<ByF32, 4, 1, 64, 2, 1>>().y({2.5, 4}).dx({2.8, 4}).instance
+//   Kernels<Tile<ByF32, 4, 1, 64, 2, 1>>().y().dx().instance
 template <class V>
 struct Kernels {
   Instance instance{V::kTileRows,    V::kTileColumns,  V::kDeep,  V::kThreads,
                     V::kSharedBytes, V::kSampledBytes, V::kBlocks};
 
-  Kernels& y(TileTime us) {
-    instance.y_us = us;
+  Kernels& y() {
     instance.y = gather_kernel<V, PlaceView>;
     return *this;
   }
-  Kernels& dx(TileTime us) {
-    instance.dx_us = us;
+  Kernels& dx() {
     instance.dx = gather_kernel<V, ListView>;
     return *this;
   }
-  Kernels& dw(TileTime us) {
-    instance.dw_us = us;
+  Kernels& dw() {
     instance.dw = weight_kernel<V>;
     return *this;
   }

@@ -40,10 +40,12 @@
 //            this method but scatter to dx by atomic additions
 // Read next  deform_fused_lesson_cuda.cu, without columns; im2col_gemm_cuda.cu, without offsets
 #include <algorithm>
+#include <numeric>
 
 #include "framework/cuda/blas.cuh"
 #include "framework/int_math.h"
 #include "framework/memory/memory.h"
+#include "layers/conv2d/shared/cuda/blas_cost.h"
 #include "layers/deform_conv2d/algorithm.h"
 #include "layers/deform_conv2d/pixel_readers.cuh"
 #include "layers/deform_conv2d/place.cuh"
@@ -392,27 +394,34 @@ Support supports(const Problem& z, Direction) {
 }
 
 Cost cost(const Problem& problem, Direction direction) {
+  using blas_cost::Operands;
   const DeformIm2colShape z(problem);
-  const auto number = [](Index value) { return static_cast<double>(value); };
   const bool data = direction == Direction::backward_data;
-  const double columns = number(problem.n) * number(z.image);
-  const double column_bytes = columns * (data ? 4.0 : number(z.element));
-  // Tiles are 64 x 64: rows and columns beyond the matrix are computed as well.
-  const auto fill = [&](Index size) { return number(size) / number(round_up(size, 64)); };
-  const double share = direction == Direction::forward ? fill(z.kernels) * fill(z.pixels)
-                       : data                          ? fill(z.depth) * fill(z.pixels)
-                                                       : fill(z.kernels) * fill(z.depth);
-  const Index chunks = ceil_div(problem.n, chunk_of(problem, direction));
-  return {
-      .flops = problem.nominal_flops(),
-      .bytes = column_bytes,
-      .peak_share = 0.85 * share,
-      // Each element of the columns reads four elements that are far apart in memory, or is added
-      // to four. On an H100 reading takes the time of moving about 13 bytes, adding the time of
-      // about 50 bytes.
-      .pass_bytes = problem.nominal_bytes() + columns * (data ? 50 : 13),
-      .launches = number(chunks) * (data ? 8 : 2) + 1,
-      .tensor_cores = problem.dtype != DType::f32 || problem.math == MathMode::tf32};
+  const bool weight = direction == Direction::backward_weight;
+  const Index images = chunk_of(problem, direction), chunks = ceil_div(problem.n, images);
+  const Operands type = problem.dtype != DType::f32      ? Operands::half
+                        : problem.math == MathMode::tf32 ? Operands::tf32
+                                                         : Operands::f32;
+  const blas_cost::Products products{.m = data ? z.depth : z.kernels,
+                                     .n = weight ? z.depth : z.pixels,
+                                     .k = data     ? z.kernels
+                                          : weight ? z.pixels
+                                                   : z.depth,
+                                     .batch = images * problem.groups,
+                                     .apart = std::gcd(z.depth, z.pixels)};
+  Cost out = blas_cost::counts_of(products, type, cuda_device_facts().multiprocessors,
+                                  number(chunks));
+  const double columns = number(problem.n * z.image), element = number(z.element);
+  out.flops = problem.nominal_flops();
+  out.bytes = problem.nominal_bytes() + columns * (data ? 4 : element);
+  // A column is made of four elements. For dx it is added to four, and multiplied with four for the
+  // gradients of places; each tap has 28 bytes of lists.
+  out.pass_bytes += data ? columns * (4 * 4 + 4 + 4 * element) +
+                               28 * number(problem.n * problem.taps() * z.pixels)
+                         : columns * 5 * element;
+  if (weight) out.pass_bytes += 2 * 4 * number(images * z.weights);  // sums of the images
+  out.launches += number(chunks) * (data ? 7 : 1) + 1;
+  return out;
 }
 
 std::size_t workspace_bytes(const Problem& problem, Direction direction) {

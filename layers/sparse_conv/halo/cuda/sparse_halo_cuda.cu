@@ -17,7 +17,7 @@
 //            fits into shared memory (in f32 sm_90 has enough); sm_80 and newer; no dw
 // Cost       L2 is read once for each tile: the rows of the halo and the weights. A tile multiplies
 //            64 sites with each tap that one of the sites has. Neither memory traffic nor products
-//            limit the time, but the latency of a step (see the function cost())
+//            limit the time, but the latency of a step (see halo_cost())
 // Numerics   as implicit_gemm: bound 32 eps of the sum over magnitudes. Same bits on each run
 // Choices    sites are in the order of the Z curve, not sorted by their taps. So tiles visit more
 //            taps, but read less than half of the bytes. wgmma takes the gathered operand from
@@ -28,7 +28,6 @@
 #include <cmath>
 #include <span>
 
-#include "framework/machine/peaks.h"
 #include "layers/sparse_conv/algorithm.h"
 #include "layers/sparse_conv/halo/cuda/halo_instances.cuh"
 #include "layers/sparse_conv/shared/cuda/operands.cuh"
@@ -125,42 +124,35 @@ void run_halo(const Problem& z, Direction direction, const void* in, const void*
          args);
 }
 
-// The latency of a step limits the time. A step looks up two table entries, loads rows into
-// registers and multiplies them. The times are microseconds per SM, measured on an H100.
+// A step looks up two table entries, loads rows into registers and multiplies them.
 Cost halo_cost(const Problem& z, Direction direction) {
+  constexpr const char* kNames[3][2] = {
+      {"half narrow", "half wide"}, {"tf32 narrow", "tf32 wide"}, {"f32 narrow", "f32 wide"}};
   const bool f32 = z.dtype == DType::f32;
   const HaloPlan plan(z, direction);
+  const HaloInstance& by = *plan.by;
   const auto facts = halo_facts(*z.map);
   const double planes = planes_of(z);
-  const auto depth = static_cast<double>(round_up(plan.sizes.depth, std::int64_t{8}));
-  const auto lanes = static_cast<double>(plan.sizes.lanes);
-  const auto lane_tiles =
-      static_cast<double>(ceil_div(plan.sizes.lanes, std::int64_t{plan.by->columns}));
-  const bool wide = plan.by->columns == 64;
-  const double step_us = planes == 2 ? (wide ? 1.65 : 1.4) : (wide ? 0.62 : 0.68);
-  const double tile_us = planes == 2 ? 5 : 2;
-  const double blocks = planes == 2 ? 1 : 2;  // on an SM at once
-  const double multiprocessors = cuda_device_facts().multiprocessors;
-  const double own_tiles = static_cast<double>(facts->tiles) * lane_tiles / multiprocessors;
-  const double own_steps = facts->taps / plan.tiles.step_taps * lane_tiles / multiprocessors;
-  // If the last wave of blocks is not full, half of the time that it loses is added.
-  const double rounded = std::ceil(own_tiles / blocks) * blocks;
-  const double unfilled = own_tiles > 0 ? 1 + 0.5 * (rounded / own_tiles - 1) : 1;
-  const double alone_step_us = planes == 2 ? step_us : 1.2;
-  const double alone_us = own_tiles > 0 ? tile_us + alone_step_us * own_steps / own_tiles : 0;
-  const double us =
-      std::max((step_us * own_steps + tile_us * own_tiles) * std::min(unfilled, 2.0), alone_us);
-  const double flops = 2 * facts->executed * depth * lanes;
-  const double counted = flops * (!f32 ? 1 : planes == 2 ? 1.5 : 0.5);
-  const double peak = f32 ? kUnmeasuredGpu.tf32_flops : kUnmeasuredGpu.half_flops;
-  const double packed = !f32 ? 0 : static_cast<double>(plan.sizes.there * plan.sizes.depth);
-  return {.flops = counted,
+  const double lane_tiles = number(ceil_div(plan.sizes.lanes, std::int64_t{by.columns}));
+  const double blocks = std::max(number(facts->tiles) * lane_tiles, 1.0);
+  const double steps = facts->taps / plan.tiles.step_taps * lane_tiles;  // of all blocks
+  const double rows = facts->rows * lane_tiles;
+  const double row_bytes = 2 * planes * by.depth;
+  const double packed = number(plan.sizes.there * plan.sizes.depth + z.w_shape().numel());
+  return {.flops = z.nominal_flops(),
           .bytes = z.nominal_bytes(),
-          .peak_share = std::clamp(counted / (peak * std::max(us, 1.0) * 1e-6), 1e-4, 1.0),
-          .pass_bytes = packed * (8 + 2 * planes),
+          .issued = (f32 ? planes == 2 ? 1.5 : 0.5 : 1.0) * 2 * facts->executed * by.depth *
+                    lane_tiles * by.columns,
+          .cached = row_bytes * rows + steps * 2 * planes * kTileDepth * by.columns,
+          .schedule = kNames[f32 ? planes_of(z) : 0][by.columns == 64 ? 1 : 0],
+          .blocks = blocks,
+          // One block fits with three products, two with one.
+          .resident = planes == 2 ? 1.0 : 2.0,
+          .chain = std::ceil(steps / blocks),
+          .copies = std::ceil(rows / blocks * row_bytes / 16 / by.threads),
+          .pass_bytes = packed * (f32 ? 8 + 2 * planes : 4),
           .launches = f32 ? 3.0 : 2.0,
-          .tensor_cores = true,
-          .executed_flops = flops};
+          .tensor_cores = true};
 }
 
 }  // namespace

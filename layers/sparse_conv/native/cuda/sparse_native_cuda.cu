@@ -19,7 +19,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "framework/machine/peaks.h"
 #include "layers/sparse_conv/algorithm.h"
 #include "layers/sparse_conv/native/cuda/sparse_pairs.cuh"
 #include "layers/sparse_conv/shared/cuda/operands.cuh"
@@ -214,42 +213,58 @@ void weights(const SparseConvBackwardWeightArgs& call) {
   });
 }
 
-// Measured on an H100. Forward and dx: accumulators are read and written in memory at 1.7 TB/s. dw:
-// rows come from the caches, the look-up of pairs takes time, and partial results are written and
-// added up.
+// Forward and dx have one grid for each tap, and each pair reads and writes a row of accumulators.
+// Tiles beyond the end of a list return at once.
 Cost cost(const Problem& z, Direction direction) {
+  constexpr const char* kNames[3][2] = {
+      {"half narrow", "half wide"}, {"tf32 narrow", "tf32 wide"}, {"f32 narrow", "f32 wide"}};
   tile_table(*z.map, z.map->look_by_output());  // counts the pairs on the device
   const bool f32 = z.dtype == DType::f32, weights = direction == Direction::backward_weight;
-  const double planes = planes_of(z);
-  const auto pairs = static_cast<double>(z.map->pairs());
-  const auto c = static_cast<double>(z.c), k = static_cast<double>(z.k);
-  const double row_tiles = std::ceil(c / 64);
-  const double bytes = weights                           ? pairs * (c + row_tiles * k) * 2 * planes
-                       : direction == Direction::forward ? pairs * (2 * planes * c + 8 * k)
-                                                         : pairs * (2 * planes * k + 8 * c);
-  const double looked_up = pairs * (planes == 2 ? 150e-6 : 45e-6);
-  const double cache = planes == 2 ? 3e12 : 4.6e12;
-  const double begin_us = planes == 2 ? 10 : c > 32 ? 14 : 24;
-  const double parts = weights && planes == 1
-                           ? static_cast<double>(weights_memory(z, nullptr).memory.bytes) / 2e12
-                           : 0;
-  // A kernel with a single tap has one list, which keeps few SMs busy.
-  const double scale = z.taps() == 1 ? 2.5 : planes == 2 ? 1 : 0.9;
-  const double us =
-      weights ? scale * (begin_us + std::max(bytes / cache * 1e6, looked_up) + parts * 1e6)
-              : bytes / 1.7e12 * 1e6;
-  const double flops = z.nominal_flops() * (!f32 ? 1 : planes == 2 ? 1.5 : 0.5);
-  const double peak = f32 ? kUnmeasuredGpu.tf32_flops : kUnmeasuredGpu.half_flops;
-  const double packed =
-      !f32 ? 0 : static_cast<double>(z.in_count() * z.c + (weights ? z.out_count() * z.k : 0));
-  return {.flops = flops,
-          .bytes = z.nominal_bytes(),
-          .peak_share = std::clamp(flops / (peak * std::max(us, 1.0) * 1e-6), 1e-4, 1.0),
-          .pass_bytes = packed * (8 + 2 * planes) +
-                        (weights ? 0 : 12 * static_cast<double>(z.out_count()) * k),
-          .launches = weights ? 4.0 : 4.0 + static_cast<double>(z.taps()),
-          .tensor_cores = true,
-          .executed_flops = z.nominal_flops()};
+  const SumsSizes sizes(z, weights ? Direction::forward : direction);
+  const Workspace at = weights ? weights_memory(z, nullptr) : sizes.memory(z, nullptr, true);
+  const double planes = planes_of(z), pairs = number(z.map->pairs()), taps = number(z.taps());
+  const double pieces = at.first.pieces, depth = pieces * half_tiles::kPieceElements;
+  Cost out{.flops = z.nominal_flops(),
+           .bytes = z.nominal_bytes(),
+           .schedule = kNames[f32 ? planes_of(z) : 0][sizes.lanes > 64 ? 1 : 0],
+           .listed_warps = pairs / 32,
+           .launches = f32 ? 2.0 : at.first.packed || at.second.packed ? 1.0 : 0.0,
+           .tensor_cores = true};
+  for (const Factor& one : {at.first, at.second}) {
+    if (one.packed) out.pass_bytes += number(one.rows * one.width) * (f32 ? 8 + 2 * planes : 4);
+  }
+  with_tile<SumsKernel>(z, sizes.lanes > 64, [&](auto*, int rows, int columns, int threads, int) {
+    const double lane_tiles = number(ceil_div(sizes.lanes, std::int64_t{columns}));
+    const double factor = f32 ? planes == 2 ? 1.5 : 0.5 : 1.0;  // relative to the peak of TF32
+    const double products = factor * 2 * pairs * lane_tiles * columns;
+    const double step_copies = planes * kStepPieces / threads;
+    if (weights) {
+      const double row_tiles = row_tiles_of(at), splits = splits_of(z);
+      out.issued = products * row_tiles * kTileDepth;
+      out.cached = pairs * 2 * planes * row_tiles * lane_tiles * (kTileDepth + columns);
+      out.blocks = taps * row_tiles * lane_tiles * splits;
+      out.chain = std::min(number(steps_of_split(z)),
+                           std::ceil(number(z.out_count()) / kTileDepth));
+      out.copies = out.chain * std::ceil(step_copies * (rows + columns));
+      out.pass_bytes += 8 * splits * taps * row_tiles * 64 * number(z.k);  // parts
+      out.launches += 2;
+      return;
+    }
+    const double tiles = std::max(pairs / rows, taps) * lane_tiles;  // that are not empty
+    const double steps = std::ceil(pieces / kStepPieces);
+    // The kernels of the taps run one after another.
+    out.issued = products * depth;
+    out.cached = pairs * 2 * planes * depth * lane_tiles + tiles * 2 * planes * depth * columns;
+    out.blocks = std::max(std::ceil(tiles / taps), 1.0);
+    out.chain = taps * steps;
+    out.copies = out.chain * std::ceil(step_copies * (rows + columns));
+    out.stored = pairs * number(sizes.lanes);
+    const double sums = number(sizes.sites * sizes.lanes);
+    out.pass_bytes += 8 * pairs * number(sizes.lanes) +  // accumulators, read and written
+                      sums * (8 + static_cast<double>(size_of(z.dtype)));
+    out.launches += taps + 2;  // and those that clear and finish the accumulators
+  });
+  return out;
 }
 
 const SparseConvAlgorithm kAlgorithm{

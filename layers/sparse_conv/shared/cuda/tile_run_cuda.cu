@@ -2,9 +2,10 @@
 // tile_run_cuda.cu: packs the operands, chooses tiles and starts the products.
 // Read next  tile_run.h; operands.cuh; tile_products.cuh
 #include <algorithm>
+#include <cmath>
 #include <vector>
 
-#include "framework/machine/peaks.h"
+#include "layers/dispatch/cost/choose.h"
 #include "layers/sparse_conv/shared/cuda/operands.cuh"
 #include "layers/sparse_conv/shared/cuda/tile_products.cuh"
 #include "layers/sparse_conv/shared/cuda/tile_run.h"
@@ -21,39 +22,78 @@ std::span<const WeightsInstance> weights_of(const Problem& z) {
   return z.dtype == DType::f32 && !is_tf32(z) ? f32_weights() : f16_weights();
 }
 
+int narrow(std::int64_t value) { return static_cast<int>(value); }
+
+const char* algorithm_of(bool split) { return split ? "split_mask" : "implicit_gemm"; }
+
 std::vector<TapPart> parts_of(bool split) {
   if (split) return {TapPart::first_half, TapPart::second_half};
   return {TapPart::all};
 }
 
+// `executed` counts products of sites and taps, with those of padding; `useful` counts the
+// neighbours that tiles load.
+struct SumsWork {
+  std::int64_t sites = 0, lanes = 0, depth = 0;
+  double executed = 0, useful = 0;
+};
+
+// An f32 problem counts relative to the peak of TF32, which is half of that of fp16.
+double products_of(const Problem& z) {
+  return z.dtype != DType::f32 ? 1 : planes_of(z) == 2 ? 1.5 : 0.5;
+}
+// The kernel: the type of the products, and whether a tile has more than 32 lanes.
+const char* schedule_of(const Problem& z, int columns) {
+  constexpr const char* kNames[3][2] = {
+      {"half narrow", "half wide"}, {"tf32 narrow", "tf32 wide"}, {"f32 narrow", "f32 wide"}};
+  return kNames[z.dtype != DType::f32 ? 0 : planes_of(z)][columns > 32 ? 1 : 0];
+}
+
+Cost counts_of(const Problem& z, const SumsInstance& by, const SumsWork& work) {
+  const double planes = planes_of(z), pieces = half_tiles::pieces_of(narrow(work.depth));
+  const double row_bytes = 2 * planes * pieces * half_tiles::kPieceElements;
+  const double slots = number(round_up(work.sites, std::int64_t{kSlotsStep}));
+  const double lane_tiles = number(ceil_div(work.lanes, std::int64_t{by.columns}));
+  const double steps = std::ceil(work.executed / std::max(slots, 1.0) * pieces / kStepPieces);
+  return {.flops = z.nominal_flops(),
+          .bytes = z.nominal_bytes(),
+          .issued = products_of(z) * 2 * work.executed * pieces * half_tiles::kPieceElements *
+                    lane_tiles * by.columns,
+          .cached = lane_tiles * row_bytes * (work.useful + work.executed / by.rows * by.columns),
+          .schedule = schedule_of(z, by.columns),
+          .blocks = std::max(slots / by.rows * lane_tiles, 1.0),
+          .resident = static_cast<double>(by.blocks),
+          .chain = steps,
+          .copies = steps * std::ceil(planes * kStepPieces * (by.rows + by.columns) / by.threads),
+          .listed_warps = lane_tiles * work.useful / 32,
+          .tensor_cores = true};
+}
+
 // Considers the narrowest tiles that hold all lanes and whose table of entries fits into shared
-// memory. Returns the tile for which all waves of blocks together load the fewest bytes from L2; a
-// wave that is not full counts as full. (High tiles load fewer bytes, because they read w for more
-// sites at once.) Returns null if no tile's table fits.
-const SumsInstance* instance_for(const Problem& z, TapPart part, std::int64_t sites,
-                                 std::int64_t lanes) {
+// memory. Returns null if no tile's table fits. The choice does not wait for the counts of the map,
+// so it counts each site with all neighbours.
+const SumsInstance* instance_for(const Problem& z, Direction direction, bool split, TapPart part) {
   const CudaDeviceFacts& facts = cuda_device_facts();
   const PartTaps taps = taps_of(z.map->kernel(), part);
+  const SumsSizes sizes(z, direction);
+  const std::int64_t lanes = sizes.lanes;
   const int columns = lanes <= 16 ? 16 : lanes <= 32 ? 32 : lanes <= 64 ? 64 : 128;
-  const SumsInstance* best = nullptr;
-  double least = 0;
+  const double entries = number(sizes.sites * taps.count());
+  const SumsWork work{.sites = sizes.sites,
+                      .lanes = lanes,
+                      .depth = sizes.depth,
+                      .executed = entries,
+                      .useful = entries};
+  Cheapest<const SumsInstance*> best({"sparse_conv", algorithm_of(split), direction},
+                                     DeviceType::cuda, z.dtype);
   for (const SumsInstance& by : sums_of(z)) {
     if (by.columns != columns || by.shared_bytes(taps.rows, static_cast<int>(z.taps())) >
                                      static_cast<std::size_t>(facts.shared_bytes_per_block)) {
       continue;
     }
-    const std::int64_t tiles =
-        ceil_div(round_up(sites, std::int64_t{kSlotsStep}), by.rows) * ceil_div(lanes, by.columns);
-    const std::int64_t at_once = std::int64_t{facts.multiprocessors} * by.blocks;
-    constexpr double kPresent = 0.6;  // of the rows of a step
-    const double bytes = static_cast<double>(ceil_div(tiles, at_once) * by.blocks) *
-                         (kPresent * by.rows + by.columns);
-    if (best == nullptr || bytes < least) {
-      best = &by;
-      least = bytes;
-    }
+    best.offer(&by, counts_of(z, by, work));
   }
-  return best;
+  return best.found();
 }
 
 // Returns the highest tile that the rows (tap, channel) fill, because high tiles read dy less
@@ -122,7 +162,7 @@ void run_sums(const SumsCall& call, bool split) {
                plan.lanes);
   for (const TapPart part : parts_of(split)) {
     const auto table = tile_table(*z.map, plan.look, part);
-    const SumsInstance& by = *instance_for(z, part, plan.sites, plan.lanes);
+    const SumsInstance& by = *instance_for(z, call.direction, split, part);
     const bool last = part != TapPart::first_half;
     const SumsArgs args{.table = TableView(*table, plan.look.mirrored),
                         .in = at.first.at(call.in),
@@ -210,9 +250,8 @@ Support tile_support(const Problem& z, Direction direction, bool split) {
     return Support::no(cat("expects fewer than 2^28 weights, got ", z.w_shape().numel()));
   }
   if (direction == Direction::backward_weight) return {};
-  const SumsSizes sizes(z, direction);
   for (const TapPart part : parts_of(split)) {
-    if (instance_for(z, part, sizes.sites, sizes.lanes) != nullptr) continue;
+    if (instance_for(z, direction, split, part) != nullptr) continue;
     return Support::no(cat("expects a kernel whose table of taps fits into ",
                            cuda_device_facts().shared_bytes_per_block,
                            " bytes of shared memory, got ", z.map->kernel().text(z.map->rank())));
@@ -220,61 +259,95 @@ Support tile_support(const Problem& z, Direction direction, bool split) {
   return {};
 }
 
-// Gathering rows from L2 limits the time. An H100 reads about 3.4 TB/s, if each row is counted as
-// 64 bytes longer than it is. The bytes of weights count half, because concurrent blocks load the
-// same weights. Most of the time of the tensor cores overlaps with loads.
-Cost tile_cost(const Problem& z, Direction direction, bool split) {
-  const bool f32 = z.dtype == DType::f32, weights = direction == Direction::backward_weight;
-  const SumsSizes sizes(z, weights ? Direction::forward : direction);
-  const double planes = planes_of(z);
-  const auto depth = static_cast<double>(round_up(sizes.depth, std::int64_t{8}));
-  const auto lanes = static_cast<double>(sizes.lanes), sites = static_cast<double>(sizes.sites);
-  double products = 0, cache_bytes = 0;  // products of sites and taps
-  double parts_bytes = 0;
+namespace {
+
+// Bytes that kernels before the products read and write: the largest magnitudes of f32 operands,
+// and the packing.
+double packed_bytes(const Problem& z, const Workspace& at) {
+  const double element = static_cast<double>(size_of(z.dtype));
+  const double reads = z.dtype == DType::f32 ? 2 : 1, planes = planes_of(z);
+  double bytes = 0;
+  for (const Factor& one : {at.first, at.second}) {
+    if (one.packed) bytes += number(one.rows * one.width) * (reads * element + 2 * planes);
+  }
+  return bytes;
+}
+// Kernels of a call: of the largest magnitudes, of the packing, and of the products.
+double launches_of(const Problem& z, const Workspace& at) {
+  return z.dtype == DType::f32 ? 3 : at.first.packed || at.second.packed ? 2 : 1;
+}
+
+Cost sums_cost(const Problem& z, Direction direction, bool split) {
+  const SumsSizes sizes(z, direction);
+  Cost total;
   for (const TapPart part : parts_of(split)) {
     const auto masks = tile_masks(*z.map, sizes.look, part);
-    cache_bytes += masks->useful * (2 * planes * depth + 64);
-    if (weights) {
-      const int pieces = half_tiles::pieces_of(static_cast<int>(z.c));
-      const WeightsInstance& by = weights_instance_for(z, masks->part.count(), pieces);
-      const int tile_pieces = by.rows / half_tiles::kPieceElements;
-      const double executed = masks->executed_by_weights(tile_pieces, pieces);
-      products += executed;
-      cache_bytes += executed * pieces / tile_pieces * 2 * planes * lanes;
-      const std::int64_t units = round_up(sizes.sites, std::int64_t{kSlotsStep}) / kUnit;
-      const Splits splits(by, units, masks->part.count(), pieces, z.k);
-      parts_bytes += static_cast<double>(splits.count * splits.rows(by)) * lanes * 4;
-    } else {
-      const SumsInstance& by = *instance_for(z, part, sizes.sites, sizes.lanes);
-      const double executed = masks->executed_by_sums(by.rows / kUnit);
-      products += executed;
-      cache_bytes += executed / by.rows * planes * depth * lanes;
-      cache_bytes *= static_cast<double>(ceil_div(sizes.lanes, std::int64_t{by.columns}));
+    const SumsInstance& by = *instance_for(z, direction, split, part);
+    const Cost one = counts_of(z, by,
+                               {.sites = sizes.sites,
+                                .lanes = sizes.lanes,
+                                .depth = sizes.depth,
+                                .executed = masks->executed_by_sums(by.rows / kUnit),
+                                .useful = masks->useful});
+    if (total.blocks == 0) {
+      total = one;
+      continue;
     }
+    // The two halves run one after the other.
+    total.issued += one.issued;
+    total.cached += one.cached;
+    total.chain += one.chain;
+    total.copies += one.copies;
+    total.listed_warps += one.listed_warps;
   }
-  const double peak_cache = weights ? 3.2e12 : 3.4e12;
-  const double flops = 2 * products * depth * lanes;
-  const double cache_us = cache_bytes / peak_cache * 1e6;
-  const double unit_us = flops * (planes == 2 ? 3 : 1) / 600e12 * 1e6;
-  const double hidden = weights && planes == 2 ? 0.2 : 0.6;  // of the shorter one
-  double us = std::max(cache_us, unit_us) + (1 - hidden) * std::min(cache_us, unit_us);
-  // dw: rows stay in L1, but lists of units take time, and partial results are written and added
-  // up.
-  if (weights) us = 0.75 * us + 15 + parts_bytes * 1.2e-6;
-  // For f32 problems peak_share is relative to the peak of TF32. fp16 runs at twice this rate, so
-  // the three fp16 products of f32 count as 1.5, the single one of TF32 as 0.5.
-  const double counted = flops * (!f32 ? 1 : planes == 2 ? 1.5 : 0.5);
-  const double peak = f32 ? kUnmeasuredGpu.tf32_flops : kUnmeasuredGpu.half_flops;
-  const double packed =
-      !f32 ? 0
-           : static_cast<double>(sizes.there * sizes.depth + (weights ? z.out_count() * z.k : 0));
-  return {.flops = counted,
-          .bytes = z.nominal_bytes(),
-          .peak_share = std::clamp(counted / (peak * std::max(us, 1.0) * 1e-6), 1e-4, 1.0),
-          .pass_bytes = packed * (8 + 2 * planes) + (split && !weights ? 12 * sites * lanes : 0),
-          .launches = (f32 ? 3.0 : 2.0) + (weights ? 1 : 0) + (split ? 2 : 0),
-          .tensor_cores = true,
-          .executed_flops = flops};
+  const Workspace at = sizes.memory(z, nullptr, split);
+  total.pass_bytes = packed_bytes(z, at);
+  // The first half writes its sums as f32, the second one reads them.
+  if (split) total.pass_bytes += 8 * number(sizes.sites * sizes.lanes);
+  total.launches = launches_of(z, at) + (split ? 1 : 0);
+  return total;
+}
+
+Cost weights_cost(const Problem& z, bool split) {
+  const SumsSizes sizes(z, Direction::forward);
+  const Workspace at = weights_memory(z, nullptr, split);
+  const double planes = planes_of(z);
+  const int pieces = at.first.pieces;
+  const double depth = pieces * half_tiles::kPieceElements, lanes = number(z.k);
+  Cost total{.flops = z.nominal_flops(),
+             .bytes = z.nominal_bytes(),
+             .pass_bytes = packed_bytes(z, at),
+             .launches = launches_of(z, at) + 1 + (split ? 2 : 0),
+             .tensor_cores = true};
+  for (const TapPart part : parts_of(split)) {
+    const auto masks = tile_masks(*z.map, sizes.look, part);
+    const WeightsInstance& by = weights_instance_for(z, masks->part.count(), pieces);
+    const int tile_pieces = by.rows / half_tiles::kPieceElements;
+    const double executed = masks->executed_by_weights(tile_pieces, pieces);
+    const std::int64_t units = round_up(sizes.sites, std::int64_t{kSlotsStep}) / kUnit;
+    const Splits splits(by, units, masks->part.count(), pieces, z.k);
+    const double visits = executed * pieces / tile_pieces;  // of slots by tiles of rows
+    const double steps = std::ceil(visits / kUnit / (splits.row_tiles * splits.count));
+    total.issued += products_of(z) * 2 * executed * depth * splits.lane_tiles * by.columns;
+    total.cached += 2 * planes * splits.lane_tiles * (masks->useful * depth + visits * by.columns);
+    total.schedule = schedule_of(z, by.columns);
+    total.blocks = splits.row_tiles * splits.lane_tiles * splits.count;
+    total.resident = by.blocks;
+    total.chain += steps;
+    total.copies +=
+        steps * std::ceil(planes * kStepPieces * (by.rows + by.columns) / by.threads);
+    total.waits += splits.units;  // a block lists the units that have one of its taps
+    total.listed_warps += splits.lane_tiles * masks->useful / 32;
+    total.pass_bytes += 8 * number(splits.count * splits.rows(by)) * lanes;  // parts
+  }
+  return total;
+}
+
+}  // namespace
+
+Cost tile_cost(const Problem& z, Direction direction, bool split) {
+  return direction == Direction::backward_weight ? weights_cost(z, split)
+                                                 : sums_cost(z, direction, split);
 }
 
 }  // namespace convscope::sparse_cuda

@@ -14,6 +14,7 @@ namespace convscope {
 namespace {
 
 using depthwise::Axis;
+using depthwise::counts_of;
 using depthwise::LargePlan;
 using depthwise::LargeSizes;
 using depthwise::Line;
@@ -102,7 +103,9 @@ TEST(DepthwiseLargePlan, EverySourceElementHasAPlaceInItsLine) {
   }
 }
 
+// Every tiling that may be chosen: each search explores with another seed.
 TEST(DepthwiseLargePlan, PlansFitTheDeviceAndCoverTheResult) {
+  std::uint64_t seed = 0;
   for (const int side : {1, 7, 14, 28, 56, 113, 224}) {
     for (const int taps : {5, 9, 13, 31, 63}) {
       for (const int stride : {1, 2, 3}) {
@@ -122,6 +125,7 @@ TEST(DepthwiseLargePlan, PlansFitTheDeviceAndCoverTheResult) {
                          .shared_bytes = 227 * 1024,
                          .multiprocessors = 132};
             z.p = z.q = (side + 2 * z.pad_top - taps) / stride + 1;
+            const ExploreSchedules explore(++seed);
             const LargePlan t = make_large_plan(z);
             SCOPED_TRACE(cat(name_of(direction), " of ", side, ", ", taps, " taps, stride ", stride,
                              ", ", images, " images"));
@@ -157,6 +161,55 @@ TEST(DepthwiseLargePlan, PlansFitTheDeviceAndCoverTheResult) {
       }
     }
   }
+}
+
+TEST(DepthwiseLargePlan, CountsOfASmallProblemAreThoseByHand) {
+  const LargeSizes z{.direction = Direction::forward,
+                     .n = 3,
+                     .c = 5,
+                     .h = 14,
+                     .w = 14,
+                     .p = 14,
+                     .q = 14,
+                     .r = 9,
+                     .s = 9,
+                     .pad_top = 4,
+                     .pad_left = 4,
+                     .shared_bytes = 227 * 1024,
+                     .multiprocessors = 132};
+  const LargePlan t = make_large_plan(z);
+  const Cost cost = counts_of(t, z);
+  EXPECT_EQ(cost.flops, 2.0 * 3 * 5 * 14 * 14 * 9 * 9);
+  EXPECT_EQ(cost.bytes, 4.0 * (15 * 2 * 14 * 14 + 5 * 9 * 9));
+  // A thread multiplies 9 rows of taps in three chunks of 4.
+  const auto& tile = depthwise::kThreadTiles[t.tile];
+  const double rounds = ceil_div(t.items(), t.threads);
+  EXPECT_EQ(cost.blocks, ceil_div(15, t.slots) * t.bands);
+  EXPECT_EQ(cost.issued, cost.blocks * t.threads * rounds * 2 * 9 * 12 * tile.rows * tile.columns);
+  EXPECT_EQ(cost.chain, rounds * 3 * (9 + tile.rows - 1));
+  EXPECT_EQ(cost.launches, 1);
+}
+
+TEST(DepthwiseLargePlan, SlicesOfTheBatchAreSummedByASecondKernel) {
+  const LargeSizes z{.direction = Direction::backward_weight,
+                     .n = 8192,
+                     .c = 64,
+                     .h = 14,
+                     .w = 14,
+                     .p = 14,
+                     .q = 14,
+                     .r = 9,
+                     .s = 9,
+                     .pad_top = 4,
+                     .pad_left = 4,
+                     .shared_bytes = 227 * 1024,
+                     .multiprocessors = 132};
+  const LargePlan t = make_large_plan(z);
+  const Cost cost = counts_of(t, z);
+  const double slices = ceil_div(132 * 6, 64);  // of 64 channels, 6 blocks for each SM
+  EXPECT_EQ(cost.blocks, 64 * slices);
+  EXPECT_EQ(cost.pass_bytes, 2 * 4 * slices * 64 * 9 * 9);
+  EXPECT_EQ(cost.launches, 2);
 }
 
 }  // namespace

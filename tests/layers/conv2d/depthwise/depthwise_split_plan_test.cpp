@@ -13,10 +13,10 @@
 namespace convscope {
 namespace {
 
+using depthwise::counts_of;
 using depthwise::LargeSizes;
 using depthwise::Line;
 using depthwise::make_split_plan;
-using depthwise::split_seconds;
 using depthwise::SplitPlan;
 
 LargeSizes sizes(Direction direction, int planes, int h, int w, int r, int s, int stride, int pad) {
@@ -134,14 +134,25 @@ TEST(DepthwiseSplitPlan, RowsThatAreTooLongForABlockAreRefused) {
   EXPECT_EQ(make_split_plan(sizes(Direction::forward, 1, 9, 3000, 9, 9, 1, 4)).band, 0);
 }
 
-TEST(DepthwiseSplitPlan, TheEstimateGrowsWithTheWork) {
-  double before = 0;
-  for (const int planes : {1, 64, 512, 4096}) {
-    const LargeSizes z = sizes(Direction::forward, planes, 56, 56, 9, 9, 2, 4);
-    const double seconds = split_seconds(make_split_plan(z), z);
-    EXPECT_GT(seconds, before);
-    before = seconds;
-  }
+TEST(DepthwiseSplitPlan, CountsOfASmallProblemAreThoseByHand) {
+  // 6x8 under 5x3 with padding 2 along rows and 1 along columns: y is 6x8.
+  LargeSizes z = sizes(Direction::forward, 7, 6, 8, 5, 3, 1, 2);
+  z.pad_left = 1;
+  z.q = 8;
+  const SplitPlan t = make_split_plan(z);
+  ASSERT_EQ(t.groups, 2);
+  ASSERT_EQ(t.parts, 2);
+  ASSERT_EQ(t.bands, 1);
+  const Cost cost = counts_of(t, z);
+  EXPECT_EQ(cost.flops, 2.0 * 7 * 6 * 8 * 5 * 3);
+  EXPECT_EQ(cost.bytes, 4.0 * (7 * 2 * 6 * 8 + 7 * 5 * 3));
+  // The 6 rows of y meet 3, 4, 5, 5, 4 and 3 rows of x. A row of taps takes one chunk of 4.
+  EXPECT_EQ(cost.issued, 2.0 * 7 * 24 * 8 * 4);
+  EXPECT_EQ(cost.blocks, 7);
+  EXPECT_EQ(cost.cached, 7.0 * (6 * 8 + 5 * 3) * 4);
+  EXPECT_EQ(cost.chain, 3);   // two threads share 5 rows of taps
+  EXPECT_EQ(cost.copies, 2);  // 63 elements, 32 threads
+  EXPECT_EQ(cost.stored, 7.0 * 6 * 8);
 }
 
 }  // namespace

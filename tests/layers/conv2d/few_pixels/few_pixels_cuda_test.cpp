@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstdint>
 #include <limits>
 #include <set>
 #include <string>
@@ -66,21 +67,28 @@ std::vector<Conv2dProblem> problems() {
 
 constexpr few_pixels::Machine kEmulated{.multiprocessors = 8};
 
+// Which schedules the tests run: the cheapest one by the estimate (0), and others that exploration
+// chooses, so that other estimates cannot hide a kernel from the tests.
+constexpr std::uint64_t kSeeds[] = {0, 1, 2};
+
 TEST(FewPixels, EveryKernelIsChosen) {
   std::set<std::pair<int, int>> instances;
   std::set<int> stages;
   std::set<bool> several_images, parts, ring, shared_depth, tails;
-  for (const Conv2dProblem& z : problems()) {
-    const FewPixelsTiling plan = few_pixels::plan_weight(z, kEmulated);
-    ASSERT_TRUE(plan.exists()) << z.text();
-    const FewPixelsParams& s = plan.sizes;
-    instances.emplace(plan.instance.row_tiles, plan.instance.fragments);
-    stages.insert(s.stages);
-    several_images.insert(s.piece_images > 1);
-    parts.insert(s.pieces_of_image > 1);
-    ring.insert(s.pieces > s.stages);
-    shared_depth.insert(s.shares > 1);
-    tails.insert(s.column_groups * plan.instance.fragments > s.fragments());
+  for (const std::uint64_t seed : kSeeds) {
+    const ExploreSchedules other(seed);
+    for (const Conv2dProblem& z : problems()) {
+      const FewPixelsTiling plan = few_pixels::plan_weight(z, kEmulated);
+      ASSERT_TRUE(plan.exists()) << z.text();
+      const FewPixelsParams& s = plan.sizes;
+      instances.emplace(plan.instance.row_tiles, plan.instance.fragments);
+      stages.insert(s.stages);
+      several_images.insert(s.piece_images > 1);
+      parts.insert(s.pieces_of_image > 1);
+      ring.insert(s.pieces > s.stages);
+      shared_depth.insert(s.shares > 1);
+      tails.insert(s.column_groups * plan.instance.fragments > s.fragments());
+    }
   }
   EXPECT_EQ(instances, (std::set<std::pair<int, int>>{{1, 4}, {2, 4}, {1, 9}, {2, 9}}));
   EXPECT_EQ(stages, (std::set{1, 2, 3}));
@@ -117,6 +125,29 @@ TEST(FewPixels, TapsFindTheirPixels) {
     });
     EXPECT_GE(plans, 1) << z.text();
   }
+}
+
+// Counts one tiling by hand: a block has all 16 rows and one octet, in one piece of 49 pixels,
+// which are seven steps. One warp multiplies 16 x 8 pixels x 4 fragments; one of them is needed.
+TEST(FewPixels, CountsAreThoseOfAllBlocks) {
+  const Conv2dProblem z = Conv2dProblem::parse("n=1,c=16,h=7,w=7,k=16");
+  int met = 0;
+  few_pixels::visit_plans(z, kEmulated, [&](const FewPixelsTiling& plan) {
+    const FewPixelsParams& s = plan.sizes;
+    if (s.pieces > 1 || s.octets > 1 || s.warps() > 1 || plan.instance.row_tiles > 1 ||
+        plan.instance.fragments > 4) {
+      return;
+    }
+    ++met;
+    EXPECT_STREQ(plan.cost.schedule, "1x4");
+    EXPECT_EQ(plan.cost.blocks, 2);
+    EXPECT_EQ(plan.cost.issued, 2 * 3 * (2 * 16 * 32 * 56));  // blocks, products of TF32
+    EXPECT_EQ(plan.cost.chain, 7);
+    EXPECT_EQ(plan.cost.cached, 2 * 4 * (8 * 49 + 16 * 56));
+    EXPECT_EQ(plan.cost.stored, 2 * 16 * 8);
+    EXPECT_EQ(plan.cost.launches, 1);
+  });
+  EXPECT_EQ(met, 1);
 }
 
 // Checks the assumptions of the kernel, in every plan.
@@ -168,12 +199,15 @@ TEST(FewPixels, CopiesCoverEachWordOnce) {
 
 TEST_F(FewPixelsOnCuda, AgreesWithTheReference) {
   std::size_t turn = 0;
-  for (const Conv2dProblem& z : problems()) {
-    if (!testing::takes_entry(turn++)) continue;
-    ASSERT_EQ(support_of(algorithm(), z, Direction::backward_weight).reason, "") << z.text();
-    for (const Tier tier : {Tier::exact, Tier::bounded, Tier::offset, Tier::heavy}) {
-      ConvolutionCase one(z, tier);
-      EXPECT_EQ(one.check(algorithm(), Direction::backward_weight), "");
+  for (const std::uint64_t seed : kSeeds) {
+    const ExploreSchedules other(seed);
+    for (const Conv2dProblem& z : problems()) {
+      if (!testing::takes_entry(turn++)) continue;
+      ASSERT_EQ(support_of(algorithm(), z, Direction::backward_weight).reason, "") << z.text();
+      for (const Tier tier : {Tier::exact, Tier::bounded, Tier::offset, Tier::heavy}) {
+        ConvolutionCase one(z, tier);
+        EXPECT_EQ(one.check(algorithm(), Direction::backward_weight), "") << "seed " << seed;
+      }
     }
   }
 }

@@ -17,6 +17,7 @@
 #include "layers/dispatch/run.h"
 #include "tests/support/cases.h"
 #include "tests/support/cuda.h"
+#include "tests/support/favoured_kernel.h"
 #include "tests/support/numerics.h"
 #include "tests/support/recorded_algorithm.h"
 
@@ -111,51 +112,130 @@ std::vector<Conv2dProblem> problems() {
   return out;
 }
 
-TEST(ImplicitGemmTma, EveryKernelIsChosen) {
-  constexpr Machine kEmulated{.multiprocessors = 8};
-  std::set<std::tuple<int, Sharing, Direction>> met;
-  std::set<std::tuple<int, Sharing>> met_f32;  // kernels of f32 images serve both directions
-  std::set<bool> stay, split, apart, zeros, direct, pieces, few, many_taps;
-  for (const Conv2dProblem& problem : problems()) {
-    const Conv2dProblem z = as_one_line(problem);
-    for (const Direction direction : {Direction::forward, Direction::backward_data}) {
-      const GatherPlan f32_plan = plan_gather(z, direction, kEmulated, true);
-      met_f32.emplace(f32_plan.shape, f32_plan.sharing);
-      const GatherPlan plan = plan_gather(z, direction, kEmulated);
-      met.emplace(plan.shape, plan.sharing, direction);
-      stay.insert(plan.weights_stay);
-      split.insert(plan.splits > 1);
-      zeros.insert(plan.zeros_behind);
-    }
-    const TmaWeightTiling plan = plan_weight(z, kEmulated);
-    met.emplace(plan.shape, plan.sharing, Direction::backward_weight);
-    apart.insert(plan.columns_apart);
-    direct.insert(plan.direct);
-    if (plan.direct) pieces.insert(plan.tap_count < z.r * z.s);
-    few.insert(z.k * z.r * z.s * ((z.c + 7) / 8 * 8) < 1 << 17);  // kFewWeights
-    if (z.k * z.r * z.s * ((z.c + 7) / 8 * 8) >= 1 << 17) {
-      many_taps.insert(z.r * z.s >= 10);  // kManyTaps
-    }
-  }
+// Which schedules the tests run: the cheapest one by the estimate (0), and others that exploration
+// chooses, so that other estimates cannot hide a kernel from the tests.
+constexpr std::uint64_t kSeeds[] = {0, 1, 2};
+
+constexpr Machine kEmulated{.multiprocessors = 8};
+constexpr Sharing kSharings[] = {Sharing::tap, Sharing::row, Sharing::patch};
+
+// Favours each kernel in turn and explores its schedules. Calls run(z, direction) for the first
+// problem of each kernel and sharing of patches. Returns kernels and sharings without a problem.
+template <class Run>
+std::string cover_kernels(const std::vector<Conv2dProblem>& all, const Run& run) {
   std::string missing;
   for (const Direction direction : kDirections) {
-    const int shapes = direction == Direction::backward_weight
-                           ? static_cast<int>(std::size(kWeightShapes))
-                           : kGatherShapeCount;
+    const bool weight = direction == Direction::backward_weight;
+    std::set<std::tuple<std::string, int, Sharing>> met;
+    std::set<std::pair<int, Sharing>> met_shapes;
+    std::set<std::string> names;
+    const int shapes = weight ? static_cast<int>(std::size(kWeightShapes)) : kGatherShapeCount;
     for (int i = 0; i < shapes; ++i) {
-      for (const Sharing sharing : {Sharing::tap, Sharing::row, Sharing::patch}) {
-        if (met.contains({i, sharing, direction})) continue;
+      GatherPlan gather;
+      gather.shape = i;
+      if (!weight) names.insert(schedule_of(gather, false));
+      for (const bool direct : {true, false}) {
+        TmaWeightTiling tiling;
+        tiling.shape = i, tiling.direct = direct;
+        for (const int taps : {1, 2}) {
+          if (weight) names.insert(schedule_of(tiling, taps));
+        }
+      }
+    }
+    for (const std::string& name : names) {
+      const testing::FavouredKernel favoured({"conv2d", "implicit_gemm_tma", direction}, {name});
+      for (const std::uint64_t seed : kSeeds) {
+        const ExploreSchedules other(seed);
+        for (const Conv2dProblem& problem : all) {
+          const Conv2dProblem z = as_one_line(problem);
+          int shape = 0;
+          Sharing sharing = Sharing::tap;
+          std::string schedule;
+          if (weight) {
+            const TmaWeightTiling plan = plan_weight(z, kEmulated);
+            shape = plan.shape, sharing = plan.sharing, schedule = plan.cost.schedule;
+          } else {
+            const GatherPlan plan = plan_gather(z, direction, kEmulated);
+            shape = plan.shape, sharing = plan.sharing, schedule = plan.cost.schedule;
+          }
+          met_shapes.emplace(shape, sharing);
+          if (met.emplace(schedule, shape, sharing).second) run(problem, direction);
+        }
+      }
+    }
+    for (int i = 0; i < shapes; ++i) {
+      for (const Sharing sharing : kSharings) {
+        if (met_shapes.contains({i, sharing})) continue;
         missing += cat(name_of(direction), " ", i, " ", static_cast<int>(sharing), "; ");
       }
     }
   }
-  for (int i = 0; i < kGatherShapeCount; ++i) {
-    for (const Sharing sharing : {Sharing::tap, Sharing::row, Sharing::patch}) {
-      if (met_f32.contains({i, sharing})) continue;
-      missing += cat("of f32 ", i, " ", static_cast<int>(sharing), "; ");
+  return missing;
+}
+
+// Does the same for kernels that read f32 images, which serve both directions. Their schedules are
+// groups of kernels, so each term of the cost in turn decides which kernel is the cheapest.
+template <class Run>
+std::string cover_f32_kernels(const std::vector<Conv2dProblem>& all, const Run& run) {
+  std::set<std::pair<int, Sharing>> met;
+  for (const Direction direction : {Direction::forward, Direction::backward_data}) {
+    for (const char* name : {"f32 wide", "f32 64 columns", "f32 16 columns"}) {
+      for (int term = 0; kGpuTerms[static_cast<std::size_t>(term)].part != CostPart::traffic;
+           ++term) {
+        const testing::FavouredKernel favoured({"conv2d", "implicit_gemm_tma", direction}, {name},
+                                               term);
+        for (const std::uint64_t seed : kSeeds) {
+          const ExploreSchedules other(seed);
+          for (const Conv2dProblem& problem : all) {
+            if (met.size() == std::size(kSharings) * kGatherShapeCount) return "";
+            const GatherPlan plan = plan_gather(as_one_line(problem), direction, kEmulated, true);
+            if (met.emplace(plan.shape, plan.sharing).second) run(problem, direction);
+          }
+        }
+      }
     }
   }
-  EXPECT_EQ(missing, "");
+  std::string missing;
+  for (int i = 0; i < kGatherShapeCount; ++i) {
+    for (const Sharing sharing : kSharings) {
+      if (!met.contains({i, sharing})) missing += cat(i, " ", static_cast<int>(sharing), "; ");
+    }
+  }
+  return missing;
+}
+
+std::vector<Conv2dProblem> tf32_problems() {
+  std::vector<Conv2dProblem> out;
+  for (const char* text : kProblems) {
+    out.push_back(Conv2dProblem::parse(text));
+    out.back().layout = ActivationLayout::nhwc;
+    out.back().math = MathMode::tf32;
+  }
+  return out;
+}
+
+TEST(ImplicitGemmTma, EveryKernelIsChosen) {
+  std::set<bool> stay, split, apart, zeros, direct, pieces, few, many_taps;
+  for (const std::uint64_t seed : kSeeds) {
+    const ExploreSchedules other(seed);
+    for (const Conv2dProblem& problem : problems()) {
+      const Conv2dProblem z = as_one_line(problem);
+      for (const Direction direction : {Direction::forward, Direction::backward_data}) {
+        const GatherPlan plan = plan_gather(z, direction, kEmulated);
+        stay.insert(plan.weights_stay);
+        split.insert(plan.splits > 1);
+        zeros.insert(plan.zeros_behind);
+      }
+      const TmaWeightTiling plan = plan_weight(z, kEmulated);
+      apart.insert(plan.columns_apart);
+      direct.insert(plan.direct);
+      if (plan.direct) pieces.insert(plan.tap_count < z.r * z.s);
+      few.insert(z.k * z.r * z.s * ((z.c + 7) / 8 * 8) < 1 << 17);  // kFewWeights
+      if (z.k * z.r * z.s * ((z.c + 7) / 8 * 8) >= 1 << 17) {
+        many_taps.insert(z.r * z.s >= 10);  // kManyTaps
+      }
+    }
+  }
   EXPECT_EQ(stay.size(), 2u);
   EXPECT_EQ(split.size(), 2u);
   EXPECT_EQ(apart.size(), 2u);
@@ -166,37 +246,31 @@ TEST(ImplicitGemmTma, EveryKernelIsChosen) {
   EXPECT_EQ(many_taps.size(), 2u);
 }
 
-TEST_F(ImplicitGemmTmaOnCuda, AgreesWithTheReferenceInEveryKernel) {
+void expect_reference(const Conv2dProblem& z, Direction direction, std::size_t turn) {
+  ASSERT_EQ(support_of(algorithm(), z, direction).reason, "") << z.text();
+  ConvolutionCase exact(z, Tier::exact);
+  ConvolutionCase bounded(z, testing::kRoundedTiers[turn / 3 % std::size(testing::kRoundedTiers)]);
+  EXPECT_EQ(exact.check(algorithm(), direction), "");
+  EXPECT_EQ(bounded.check(algorithm(), direction), "");
+}
+
+TEST_F(ImplicitGemmTmaOnCuda, AgreesWithTheReference) {
   std::size_t turn = 0;
-  for (const Conv2dProblem& z : problems()) {
-    if (!testing::takes_entry(turn++)) continue;
-    ConvolutionCase exact(z, Tier::exact);
-    ConvolutionCase bounded(z,
-                            testing::kRoundedTiers[turn / 3 % std::size(testing::kRoundedTiers)]);
-    for (const Direction direction : kDirections) {
-      ASSERT_EQ(support_of(algorithm(), z, direction).reason, "") << z.text();
-      EXPECT_EQ(exact.check(algorithm(), direction), "");
-      EXPECT_EQ(bounded.check(algorithm(), direction), "");
+  for (const auto& all : {problems(), tf32_problems()}) {
+    for (const Conv2dProblem& z : all) {
+      if (!testing::takes_entry(turn++)) continue;
+      for (const Direction direction : kDirections) expect_reference(z, direction, turn);
     }
   }
 }
 
-TEST_F(ImplicitGemmTmaOnCuda, AgreesWithTheReferenceInTf32) {
+TEST_F(ImplicitGemmTmaOnCuda, AgreesWithTheReferenceInEveryKernel) {
   std::size_t turn = 0;
-  for (const char* text : kProblems) {
-    if (!testing::takes_entry(turn++)) continue;
-    Conv2dProblem z = Conv2dProblem::parse(text);
-    z.layout = ActivationLayout::nhwc;
-    z.math = MathMode::tf32;
-    ConvolutionCase exact(z, Tier::exact);
-    ConvolutionCase bounded(z,
-                            testing::kRoundedTiers[turn / 3 % std::size(testing::kRoundedTiers)]);
-    for (const Direction direction : kDirections) {
-      ASSERT_EQ(support_of(algorithm(), z, direction).reason, "") << z.text();
-      EXPECT_EQ(exact.check(algorithm(), direction), "");
-      EXPECT_EQ(bounded.check(algorithm(), direction), "");
-    }
-  }
+  const auto run = [&](const Conv2dProblem& z, Direction direction) {
+    expect_reference(z, direction, turn++);
+  };
+  EXPECT_EQ(cover_kernels(problems(), run), "");
+  EXPECT_EQ(cover_f32_kernels(tf32_problems(), run), "");
 }
 
 // Returns integers so small that fp16 and bf16 represent every sum. So it does not matter whether a

@@ -7,6 +7,7 @@
 
 #include <map>
 #include <set>
+#include <string>
 #include <tuple>
 #include <vector>
 
@@ -234,6 +235,76 @@ TEST(ImplicitGemmTmaPlan, BoxesOfBackwardWeightHoldEachPixelOnce) {
                     static_cast<std::size_t>(plan.k_blocks * 64 * plan.store_pitch * 4));
         }
       }
+    }
+  }
+}
+
+TEST(ImplicitGemmTmaPlan, SchedulesAreNamedAfterTheirKernels) {
+  for (int i = 0; i < kGatherShapeCount; ++i) {
+    const auto& [rows, columns, blocks, chunk] = kGatherShapes[i];
+    EXPECT_EQ(schedule_of(GatherPlan{.shape = i}, false),
+              cat("half ", rows, "x", columns, "x", chunk));
+  }
+  for (int i = 0; i < kFp16x3ShapeCount; ++i) {
+    const auto& [rows, columns, blocks, chunk] = kFp16x3Shapes[i];
+    const std::string name = cat(rows, "x", columns, "x", chunk);
+    EXPECT_EQ(schedule_of(GatherPlan{.shape = i, .planes = 2}, false), name);
+    EXPECT_EQ(schedule_of(GatherPlan{.shape = i, .planes = 2}, true), name + " strided");
+  }
+  for (int i = 0; i < 3; ++i) {
+    for (const int planes : {1, 2}) {
+      TmaWeightTiling plan{.shape = i, .planes = planes};
+      plan.tap_count = 4;
+      const WeightShape& shape = shape_of(plan);
+      const std::string name = cat(planes == 2 ? "" : "half ", shape.columns, "x", shape.slots);
+      EXPECT_EQ(schedule_of(plan, 9), name + " parts");
+      plan.direct = true;
+      EXPECT_EQ(schedule_of(plan, 9), name + " some taps");
+      EXPECT_EQ(schedule_of(plan, 4), name);
+    }
+  }
+}
+
+// Counts the work of every chosen tiling in another way, over the products of its blocks. The
+// reduction of 72 channels takes five steps of 16, or nine of 8 in f32.
+TEST(ImplicitGemmTmaPlan, CountsAreThoseOfAllBlocks) {
+  Conv2dProblem half = Conv2dProblem::parse("n=3,c=72,h=14,w=14,k=200,r=3,s=3,pad=1,dtype=bf16");
+  Conv2dProblem scaled = Conv2dProblem::parse("n=3,c=72,h=14,w=14,k=200,r=3,s=3,pad=1");
+  for (const Machine& machine : machines()) {
+    const auto check = [&](const GatherPlan& plan, double products, double share) {
+      const GatherShape& shape = shape_of(plan);
+      const double tiles = plan.row_tiles * plan.column_tiles;
+      const double elements = shape.rows * shape.columns;
+      EXPECT_EQ(plan.cost.blocks, tiles * plan.splits);
+      EXPECT_EQ(plan.cost.stored, tiles * plan.splits * elements);
+      EXPECT_EQ(plan.cost.issued, share * tiles * elements * 9 * products);
+      EXPECT_EQ(plan.cost.resident, shape.blocks);
+      EXPECT_EQ(plan.cost.launches, plan.splits > 1 ? 2 : 1);
+      EXPECT_EQ(plan.cost.pass_bytes,
+                plan.splits > 1 ? 2.0 * plan.splits * 4 * 3 * 14 * 14 * 200 : 0);
+      const int chunks = ceil_div(72, plan.from_f32 ? shape.chunk / 2 : shape.chunk);
+      EXPECT_EQ(plan.cost.chain, ceil_div(9 * chunks, plan.splits));
+    };
+    check(plan_gather(half, Direction::forward, machine), 5 * 2 * 16, 1);
+    check(plan_gather(scaled, Direction::forward, machine), 5 * 2 * 16, 0.5);
+    check(plan_gather(scaled, Direction::forward, machine, true), 9 * 2 * 8, 1);
+    check(plan_fp16x3(scaled, Direction::forward, machine), 5 * 2 * 16, 1.5);
+    for (const int planes : {1, 2}) {
+      const TmaWeightTiling plan =
+          planes == 2 ? plan_weight_fp16x3(scaled, machine) : plan_weight(half, machine);
+      const WeightShape& shape = shape_of(plan);
+      const double tiles = ceil_div(200, 64 * plan.k_blocks) *
+                           ceil_div(72, shape.columns * plan.c_blocks) *
+                           ceil_div(9, plan.tap_count);
+      const int steps = plan.tiles_w * plan.tiles_h * plan.tiles_n;
+      // Three warp groups have equally many slots.
+      const int slots = round_up(plan.k_blocks * plan.c_blocks * plan.tap_count, 3);
+      EXPECT_EQ(plan.cost.blocks, tiles * plan.splits);
+      EXPECT_EQ(plan.cost.issued, (planes == 2 ? 1.5 : 1) * tiles * steps * plan.depth * 2 * 64 *
+                                      shape.columns * slots);
+      EXPECT_EQ(plan.cost.chain, ceil_div(steps, plan.splits));
+      EXPECT_EQ(plan.cost.pass_bytes, plan.direct ? 0 : 2.0 * plan.splits * 4 * 200 * 72 * 9);
+      EXPECT_EQ(plan.cost.launches, plan.direct ? 1 : 2);
     }
   }
 }

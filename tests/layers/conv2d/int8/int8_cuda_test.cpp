@@ -2,6 +2,7 @@
 // int8_cuda_test.cpp: tests convolution on integers on CUDA. For every algorithm and every
 // epilogue, the codes are those of double arithmetic, and two runs give the same codes.
 #include "layers/conv2d/algorithm.h"
+#include "layers/dispatch/cost/choose.h"
 #include "layers/dispatch/run.h"
 #include "tests/layers/conv2d/int8/int8_cases.h"
 #include "tests/support/cases.h"
@@ -51,7 +52,7 @@ TEST_F(Int8OnCuda, CodesAreThoseOfDoubleArithmeticOnRandomProblems) {
   EXPECT_GT(run, small ? 20 : 130);
 }
 
-// Many channels, many pixels: every tile, and split reductions.
+// Many channels, many pixels. Each run explores another choice of tiles and of parts.
 TEST_F(Int8OnCuda, CodesAreThoseOfDoubleArithmeticInEveryTile) {
   std::uint64_t i = 0;
   for (const char* text :
@@ -66,7 +67,7 @@ TEST_F(Int8OnCuda, CodesAreThoseOfDoubleArithmeticInEveryTile) {
     for (const char* types : {kTypes[0], kTypes[1], kTypes[2]}) {
       const Conv2dProblem typed = with_types(Conv2dProblem::parse(text), types);
       Int8Case one(typed, testing::options_by_turns(i, typed.types->y), i);
-      ++i;
+      const ExploreSchedules explore(++i);
       EXPECT_GE(check_all(one), 1) << typed.text();
       if (HasFailure()) return;
       if (testing::is_emulated() && i % 2 == 1) break;
@@ -113,9 +114,8 @@ TEST_F(Int8OnCuda, BlockSparseCodesAreThoseOfDoubleArithmetic) {
   EXPECT_GT(run, small ? 20 : 200);
 }
 
-// Each tile shape has the lowest estimated time for one of the problems. The problems also cover
-// several segments of pixels, several images, whole and partial rows, and 1x1 kernels (matrix
-// products).
+// Each run explores another choice of tiles. The problems cover several segments of pixels, several
+// images, whole and partial rows, and 1x1 kernels (matrix products).
 TEST_F(Int8OnCuda, BlockSparseCodesAreThoseOfDoubleArithmeticInEveryTile) {
   std::uint64_t i = 0;
   for (const char* text :
@@ -131,7 +131,7 @@ TEST_F(Int8OnCuda, BlockSparseCodesAreThoseOfDoubleArithmeticInEveryTile) {
     for (const char* types : {kTypes[0], kTypes[1], kTypes[2]}) {
       const Conv2dProblem typed = with_types(Conv2dProblem::parse(text), types);
       Int8Case one(typed, testing::options_by_turns(i, typed.types->y), i);
-      ++i;
+      const ExploreSchedules explore(++i);
       EXPECT_EQ(check_all(one), 1) << typed.text();
       if (HasFailure()) return;
       if (testing::is_emulated()) break;

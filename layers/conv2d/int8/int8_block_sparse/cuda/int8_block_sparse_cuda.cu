@@ -8,7 +8,6 @@
 //              for quads (c..c+3,r,s) in list[block]:
 //                sum[0..15] += w[k..k+15][c..c+3][r][s] * x[n][c..c+3][..]     (exact)
 //              y[n][k..k+15][p][q] = clip(round(real(sum) / s_y))
-// Method     1 prepare_weights makes the list of each 16 output channels once
 // Method     1. prepare_weights makes the list of each 16 output channels once
 //               (int8_sparse_lists.cuh): for each entry the offset of its word of x, and 16 x 4
 //               weights.
@@ -45,11 +44,10 @@
 // Read next  int8_gemm_cuda.cu; block_sparse_cuda.cu, the same in f32; int8_sparse_tiles.cuh
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
-#include "framework/machine/peaks.h"
 #include "layers/conv2d/int8/int8_block_sparse/cuda/int8_sparse_tiles.cuh"
 #include "layers/conv2d/int8/shared/cuda/int8_support.cuh"
+#include "layers/conv2d/shared/kept_plans.h"
 
 namespace convscope::int8 {
 namespace {
@@ -154,7 +152,11 @@ double expected_quads(const Conv2dProblem& z) {
 class Int8SparseTiling {
  public:
   explicit Int8SparseTiling(const Conv2dProblem& problem) : z(problem), view(view_of(problem)) {
-    for (const SparseTile& candidate : kTiles) consider(candidate);
+    Cheapest<const SparseTile*> best({"conv2d", "int8_block_sparse", Direction::forward},
+                                     DeviceType::cuda, z.types->w);
+    quads = expected_quads(z);
+    for (const SparseTile& candidate : kTiles) consider(candidate, best);
+    tile = best.found();
   }
 
   bool fits() const { return tile != nullptr; }
@@ -180,17 +182,18 @@ class Int8SparseTiling {
             .merged = view.merged};
   }
 
-  const Conv2dProblem& z;
+  Conv2dProblem z;
   SparseView view;
   const SparseTile* tile = nullptr;
   Patch patch;
   int segments = 1, segment_pieces = 1;
   int stage_bytes = 0, places_at = 0;
   std::size_t shared_bytes = 0;
-  double us = std::numeric_limits<double>::infinity();
+  double quads = 0;  // expected in a list
+  Cost cost;
 
  private:
-  void consider(const SparseTile& candidate) {
+  void consider(const SparseTile& candidate, Cheapest<const SparseTile*>& best) {
     const Patch cut = patch_of(view, candidate.groups * kGroupPixels);
     const std::int64_t most = cuda_device_facts().shared_bytes_per_block - kFixedSharedBytes;
     const std::int64_t half = (most - kFixedSharedBytes) / 2;  // two blocks share an SM
@@ -205,10 +208,9 @@ class Int8SparseTiling {
         std::max<std::int64_t>(std::min<std::int64_t>(parts, 2) * pieces * piece,
                                sparse_parts_bytes(candidate.groups, candidate.lists));
     if (stages + table > most) return;
-    const double time = estimated_us(candidate, cut, narrow(parts));
-    if (time >= us) return;
-    us = time;
-    tile = &candidate;
+    const Cost counts = counts_of(candidate, cut, narrow(parts), stages + table <= half ? 2 : 1);
+    if (!best.offer(&candidate, counts)) return;
+    cost = counts;
     patch = cut;
     segments = narrow(parts);
     segment_pieces = narrow(pieces);
@@ -217,39 +219,52 @@ class Int8SparseTiling {
     shared_bytes = static_cast<std::size_t>(stages + table);
   }
 
-  // Returns the microseconds of a tile: the longer of two limits. With other blocks on the SM,
-  // loads from shared memory and instructions limit the tile. A block without others on its SM is
-  // limited by the latency of its pairs and copies. The constants are fitted on an H100 to 342
-  // times: twelve layers of ResNet, densities 0.2 and 0.1 of 16x1 and 16x4 blocks, batch 32 and 1.
-  // The mean error is 11 %; the chosen tile took 1.02 times the least time.
-  double estimated_us(const SparseTile& candidate, const Patch& cut, int parts) const {
-    constexpr double kClock = 1700;  // cycles per microsecond
-    const double all_lists = static_cast<double>(ceil_div(z.k, std::int64_t{kListRows}));
+  Cost counts_of(const SparseTile& candidate, const Patch& cut, int parts, int resident) const {
+    const double all_lists = number(ceil_div(z.k, std::int64_t{kListRows}));
     const double list_blocks = std::ceil(all_lists / candidate.lists);
-    const double blocks = list_blocks * std::ceil(static_cast<double>(view.images) / cut.images) *
-                          std::ceil(static_cast<double>(view.p) / cut.rows) *
-                          std::ceil(static_cast<double>(view.q) / cut.columns);
-    const double lists = all_lists / list_blocks;              // lists of a block, on average
-    const double pairs = expected_quads(z) / 8 + 0.5 * parts;  // pairs of a list
-    const double copies = static_cast<double>(cut.used()) * view.pieces;
-    const double groups = candidate.groups;
-    const double work = lists * groups * (3.6 * pairs + 42) + 0.24 * copies + 2094;
-    const double share = static_cast<double>(kSparseWarps) / candidate.lists;
-    const double alone =
-        parts * 1080 + std::ceil(pairs / share) * (171 + 36 * groups) + 550 * groups + 2860;
-    return (blocks * work / cuda_device_facts().multiprocessors + alone) / kClock;
+    const double blocks = list_blocks * ceil_div(view.images, cut.images) *
+                          ceil_div(view.p, cut.rows) * ceil_div(view.q, cut.columns);
+    const double pairs = std::ceil(quads / 8 + 0.5 * parts);  // of a list; each segment is padded
+    const double slots = static_cast<double>(cut.used()) * view.pieces;
+    const double tiles = blocks / list_blocks;  // of pixels
+    const double groups = candidate.groups, share = kSparseWarps / candidate.lists;
+    constexpr double kPairBytes = 8 * 4 + 16 * 32;  // entries, and weights
+    return {.flops = std::max(1.0, 2 * number(z.n * z.k * z.p() * z.q()) * kQuad * quads),
+            .bytes = z.nominal_bytes(),
+            .issued = tiles * all_lists * pairs * 2 * groups * kGroupPixels * kListRows * 8 * kQuad,
+            .cached = blocks * slots * kPiece + tiles * all_lists * pairs * kPairBytes,
+            .schedule = candidate.groups == 7   ? "7 groups"
+                        : candidate.groups == 4 ? "4 groups"
+                        : candidate.groups == 2 ? "2 groups"
+                                                : "1 group",
+            .blocks = blocks,
+            .resident = static_cast<double>(resident),
+            .chain = std::ceil(pairs / share),
+            .copies = std::ceil(slots / (32 * kSparseWarps)),
+            .waits = parts + share - 1,  // segments, and the sums of other warps
+            .listed_warps = tiles * all_lists * pairs * groups * 4,  // loads from shared memory
+            .stored = tiles * all_lists * kListRows * groups * kGroupPixels,
+            .prepared_bytes = number(z.weight_format.stored_elements()) +
+                              all_lists * pairs * kPairBytes,
+            .prepare_launches = 1,
+            .tensor_cores = true};
   }
 };
+
+Int8SparseTiling plan_of(const Conv2dProblem& z) {
+  static KeptPlans<Int8SparseTiling> kept;
+  return *kept.get(z, Direction::forward, [&] { return Int8SparseTiling(z); });
+}
 
 // ---- weights -----------------------------------------------------------------------------------
 
 std::size_t prepared_bytes(const Conv2dProblem& z, Direction) {
-  return SparseListLayout(z, Int8SparseTiling(z).segments, nullptr).bytes;
+  return SparseListLayout(z, plan_of(z).segments, nullptr).bytes;
 }
 
 void prepare_weights(const Conv2dPrepareArgs& args) {
   const Conv2dProblem& z = args.problem;
-  const Int8SparseTiling plan(z);
+  const Int8SparseTiling plan = plan_of(z);
   const MakeSparseLists make =
       plan.lists(args.views.w_blocks, SparseListLayout(z, plan.segments, args.prepared).lists);
   launch(write_sparse_lists_kernel,
@@ -263,7 +278,7 @@ void prepare_weights(const Conv2dPrepareArgs& args) {
 
 void forward(const Conv2dForwardArgs& args) {
   const Conv2dProblem& z = args.problem;
-  const Int8SparseTiling plan(z);
+  const Int8SparseTiling plan = plan_of(z);
   const Patch& patch = plan.patch;
   const SparseBytes pass{
       .x = static_cast<const uint4*>(args.x),
@@ -314,7 +329,7 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction) {
     return Conv2dSupport::no(
         "expects fewer than 2^31 pieces of 16 channels in a tensor, because places have 32 bits");
   }
-  const Int8SparseTiling plan(z);
+  const Int8SparseTiling plan = plan_of(z);
   if (!plan.fits()) {
     return Conv2dSupport::no(
         "expects a kernel whose reach fits into shared memory, with 16 channels of 16 pixels");
@@ -328,16 +343,7 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction) {
   return {};
 }
 
-Conv2dCost cost(const Conv2dProblem& z, Direction) {
-  const Int8SparseTiling plan(z);
-  const auto pixels = static_cast<double>(z.n * z.k * z.p() * z.q());
-  const double flops = std::max(1.0, 2 * pixels * kQuad * expected_quads(z));
-  return {.flops = flops,
-          .bytes = z.nominal_bytes(),
-          .peak_share = std::clamp(
-              flops / (2 * kUnmeasuredGpu.half_flops * std::max(plan.us, 1.0) * 1e-6), 1e-6, 1.0),
-          .tensor_cores = true};
-}
+Conv2dCost cost(const Conv2dProblem& z, Direction) { return plan_of(z).cost; }
 
 const Conv2dAlgorithm kAlgorithm{
     .name = "int8_block_sparse",

@@ -22,8 +22,8 @@
 // Source     B. Jacob et al., CVPR 2018, arXiv 1712.05877
 // Read next  int8_lesson_cpu.cpp; depthwise_forward_cuda.cu, the same for real numbers
 #include <algorithm>
+#include <cmath>
 
-#include "framework/machine/peaks.h"
 #include "layers/conv2d/int8/shared/cuda/int8_outputs.cuh"
 #include "layers/conv2d/int8/shared/cuda/int8_support.cuh"
 
@@ -240,8 +240,27 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction) {
 }
 
 Conv2dCost cost(const Conv2dProblem& z, Direction) {
+  const Blocks by(z);
+  const bool known = kernel_for<true>(z) != depthwise_bytes_kernel<true, 0, 1>;
+  const double strips = number(by.count) * by.threads;  // of four pixels and four channels
+  const double taps = number(z.r * z.s);
+  // Loads of a thread: the words of w, and of x once for a known row of taps or once for each tap.
+  const std::int64_t row_words =
+      known ? (kStrip - 1) * z.stride_w + 2 * z.s : z.s * (1 + kStrip);
+  const double words = number(z.r * row_words);
   // dp4a has the rate of f32 instructions, and only one of its four products is used.
-  return {.flops = z.nominal_flops(), .bytes = z.nominal_bytes(), .peak_share = 0.3};
+  return {.flops = z.nominal_flops(),
+          .bytes = z.nominal_bytes(),
+          .issued = strips * 2 * kStrip * 4 * taps,
+          .cached = strips * 4 * words,
+          .schedule = known ? "known" : "any",
+          .blocks = number(by.count),
+          .resident = std::max(std::floor(2048.0 / by.threads), 1.0),
+          .chain = number(z.r),
+          .listed_warps = strips / 32 * words,
+          .stored = strips * kStrip * 4,
+          .prepared_bytes = number(z.w_shape().numel() + packed_count(z)),
+          .prepare_launches = 1};
 }
 
 const Conv2dAlgorithm kAlgorithm{

@@ -28,17 +28,17 @@
 // Numerics   sums are exact: |sum| < 2^31 for up to 65,793 terms. y in double (int8_outputs.cuh).
 //            Same bits on each run
 // Backward   none: gradients are those of the fake quantiser (quant/lsq.h)
-// Choices    tiles and parts have the lowest estimated time, either in whole waves or by total work
+// Choices    tiles and parts have the lowest estimated time (layers/dispatch/cost)
 // Source     B. Jacob et al., CVPR 2018, arXiv 1712.05877 (integer-only inference); S. Chetlur et
 //            al. 2014, arXiv 1410.0759 (the implicit product)
 // Read next  int8_lesson_cpu.cpp; int8_gemm_tiles.cuh
 #include <algorithm>
-#include <limits>
+#include <cmath>
 
-#include "framework/machine/peaks.h"
 #include "framework/memory/memory.h"
 #include "layers/conv2d/int8/int8_gemm/cuda/int8_gemm_instances.cuh"
 #include "layers/conv2d/int8/shared/cuda/int8_support.cuh"
+#include "layers/conv2d/shared/kept_plans.h"
 
 namespace convscope::int8 {
 namespace {
@@ -52,9 +52,6 @@ constexpr int kRowMultiple = 128;  // packed rows are a multiple: no tile reads 
 constexpr int kFewestSteps = 2;    // least steps of one part
 constexpr int kMaxParts = 64;
 constexpr double kMaxPartBytes = 64e6;
-constexpr double kCallUs = 2.5;  // fitted with the tiles (int8_gemm_instances.cuh)
-constexpr double kPartsUs = 0.5;
-constexpr double kBytesPerUs = 4.3e6;
 
 int narrow(std::int64_t value) { return static_cast<int>(value); }
 
@@ -72,12 +69,22 @@ class Int8GemmTiling {
     part_size = stored_shape(z.y_shape(), ActivationLayout::nchw16c).numel();
     const auto instances =
         z.types->x == DType::i8 ? signed_byte_instances() : unsigned_byte_instances();
+    Cheapest<const ByteInstance*> best({"conv2d", "int8_gemm", Direction::forward},
+                                       DeviceType::cuda, z.types->w);
     for (const ByteInstance& candidate : instances) {
       if (candidate.shared_bytes >
           static_cast<std::size_t>(cuda_device_facts().shared_bytes_per_block))
         continue;
-      consider(candidate);
+      for (int parts = 1; parts <= kMaxParts; ++parts) {
+        const double bytes = 4.0 * static_cast<double>(part_size) * parts;
+        if (parts > 1 && (steps < parts * kFewestSteps || bytes > kMaxPartBytes)) break;
+        const Cost counts = counts_of(candidate, parts);
+        if (!best.offer(&candidate, counts)) continue;
+        cost = counts;
+        splits = parts;
+      }
     }
+    instance = best.found();
   }
 
   std::int64_t weight_pieces() const { return z.groups * steps * rows * gather::kBlockPieces; }
@@ -91,39 +98,45 @@ class Int8GemmTiling {
     return splits > 1 ? static_cast<std::size_t>(splits * part_size) * sizeof(int) : 0;
   }
 
-  const Conv2dProblem& z;
+  Conv2dProblem z;
   int pieces = 0, channels = 0, rows = 0, steps = 0;
   Line high, wide;
   std::int64_t part_size = 0;
   const ByteInstance* instance = nullptr;
   int splits = 1;
-  double us = std::numeric_limits<double>::infinity();
+  Cost cost;
 
  private:
-  void consider(const ByteInstance& candidate) {
-    const ByteTileTime& tile = candidate.us;
-    const auto tiles = static_cast<double>(z.groups * ceil_div(channels, candidate.channels) *
-                                           ceil_div(z.n * z.p() * z.q(), candidate.pixels));
-    for (int parts = 1; parts <= kMaxParts; ++parts) {
-      const double bytes = 4.0 * static_cast<double>(part_size) * parts;
-      if (parts > 1 && (steps < parts * kFewestSteps || bytes > kMaxPartBytes)) break;
-      const double each = ceil_div(steps, parts);
-      // `share` is the number of tiles of one SM. `waves` is the number of rounds in which an SM
-      // runs its blocks; up to three, a partial round counts as a whole one. More rounds overlap,
-      // so there the fraction counts.
-      const double share = std::ceil(tiles * parts / cuda_device_facts().multiprocessors);
-      double waves = share / candidate.blocks;
-      if (waves <= 3) waves = std::ceil(waves);
-      double time = kCallUs + std::max(waves * (each * tile.wait_step + tile.wait_around),
-                                       share * (each * tile.work_step + tile.work_around));
-      if (parts > 1) time += kPartsUs + 2 * bytes / kBytesPerUs;
-      if (time >= us) continue;
-      us = time;
-      instance = &candidate;
-      splits = parts;
-    }
+  Cost counts_of(const ByteInstance& by, int parts) const {
+    const double blocks = number(z.groups * ceil_div(channels, by.channels) *
+                                 ceil_div(z.n * z.p() * z.q(), by.pixels) * parts);
+    const double each = ceil_div(steps, parts), outputs = number(part_size);
+    const double element = static_cast<double>(size_of(z.types->y));
+    const double step_bytes = gather::kBlockPieces * kPieceBytes;  // of a row
+    return {.flops = z.nominal_flops(),
+            .bytes = z.nominal_bytes(),
+            .issued = blocks * each * 2 * step_bytes * by.pixels * by.channels,
+            .cached = blocks * each * step_bytes * (by.pixels + by.channels),
+            .schedule = by.name,
+            .blocks = blocks,
+            .resident = static_cast<double>(by.blocks),
+            .chain = each,
+            .copies = each * std::ceil(gather::kBlockPieces *
+                                       static_cast<double>(by.pixels + by.channels) / by.threads),
+            .stored = blocks * by.pixels * by.channels,
+            // Parts are written, then read to compute y.
+            .pass_bytes = parts > 1 ? outputs * (8 * parts + element) : 0,
+            .launches = parts > 1 ? 2.0 : 1.0,
+            .prepared_bytes = number(z.w_shape().numel()) + static_cast<double>(weight_bytes()),
+            .prepare_launches = 1,
+            .tensor_cores = true};
   }
 };
+
+Int8GemmTiling plan_of(const Conv2dProblem& z) {
+  static KeptPlans<Int8GemmTiling> kept;
+  return *kept.get(z, Direction::forward, [&] { return Int8GemmTiling(z); });
+}
 
 // ---- weights -----------------------------------------------------------------------------------
 
@@ -171,7 +184,7 @@ __global__ void pack_bytes_kernel(const __grid_constant__ PackBytes z) {
 }
 
 std::size_t prepared_bytes(const Conv2dProblem& z, Direction) {
-  const Int8GemmTiling plan(z);
+  const Int8GemmTiling plan = plan_of(z);
   return plan.weight_bytes() + plan.table_bytes();
 }
 
@@ -181,7 +194,7 @@ int2* table_of(const Int8GemmTiling& plan, const void* prepared) {
 }
 
 void prepare_weights(const Conv2dPrepareArgs& args) {
-  const Int8GemmTiling plan(args.problem);
+  const Int8GemmTiling plan = plan_of(args.problem);
   const PackBytes pack{.w = static_cast<const signed char*>(args.w),
                        .to = static_cast<uint4*>(args.prepared),
                        .table = table_of(plan, args.prepared),
@@ -236,7 +249,7 @@ __global__ __launch_bounds__(kThreads) void finish_bytes_kernel(const int* parts
 }
 
 void forward(const Conv2dForwardArgs& args) {
-  const Int8GemmTiling plan(args.problem);
+  const Int8GemmTiling plan = plan_of(args.problem);
   const Conv2dProblem& z = plan.z;
   const ByteInstance& by = *plan.instance;
   const int channel_tiles = ceil_div(plan.channels, by.channels);
@@ -307,19 +320,10 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction) {
   return {};
 }
 
-Conv2dCost cost(const Conv2dProblem& z, Direction) {
-  const Int8GemmTiling plan(z);
-  const double flops = z.nominal_flops();
-  return {.flops = flops,
-          .bytes = z.nominal_bytes(),
-          .peak_share = std::clamp(
-              flops / (2 * kUnmeasuredGpu.half_flops * std::max(plan.us, 1.0) * 1e-6), 1e-4, 1.0),
-          .launches = plan.splits > 1 ? 2.0 : 1.0,
-          .tensor_cores = true};
-}
+Conv2dCost cost(const Conv2dProblem& z, Direction) { return plan_of(z).cost; }
 
 std::size_t workspace_bytes(const Conv2dProblem& z, Direction) {
-  return Int8GemmTiling(z).part_bytes();
+  return plan_of(z).part_bytes();
 }
 
 const Conv2dAlgorithm kAlgorithm{
