@@ -478,7 +478,7 @@ class DeformCudaTiling {
         steps = ceil_div(s.out_pixels(), kTileDepth);
         break;
     }
-    Cheapest<const Instance*> best({"deform_conv2d", "fused", direction_of(product)},
+    Cheapest<Choice> best({"deform_conv2d", "fused", direction_of(product)},
                                    DeviceType::cuda, z.dtype);
     for (const Instance& candidate : instances) {
       if (product == Product::y    ? candidate.y == nullptr
@@ -492,7 +492,10 @@ class DeformCudaTiling {
       }
       consider(candidate, product, best);
     }
-    instance = best.found();
+    const Choice choice = best.found();
+    instance = choice.instance;
+    splits = choice.splits;
+    cost = choice.cost;
   }
 
   int columns() const { return s.forward_depth(); }  // pieces, of dw
@@ -514,15 +517,18 @@ class DeformCudaTiling {
   double products() const { return z.dtype != DType::f32 ? 1 : planes == 2 ? 1.5 : 0.5; }
 
  private:
-  void consider(const Instance& candidate, Product product, Cheapest<const Instance*>& best) {
+  struct Choice {
+    const Instance* instance = nullptr;
+    int splits = 1;
+    Cost cost = {};
+  };
+  void consider(const Instance& candidate, Product product, Cheapest<Choice>& best) const {
     const int stages = ceil_div(steps, candidate.deep);
     for (int parts = 1; parts <= kMaxParts; parts += 1 + parts / 8) {
       const double part_bytes = 4.0 * static_cast<double>(out_count) * parts;
       if (parts > 1 && (stages < parts * kFewestStages || part_bytes > kMaxPartBytes)) break;
       const Cost counts = counts_of(candidate, product, ceil_div(stages, parts), parts);
-      if (!best.offer(&candidate, counts)) continue;
-      cost = counts;
-      splits = parts;
+      best.offer({&candidate, parts, counts}, counts);
     }
   }
 

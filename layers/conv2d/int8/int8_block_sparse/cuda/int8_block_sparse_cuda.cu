@@ -149,14 +149,24 @@ double expected_quads(const Conv2dProblem& z) {
          (1 - std::pow(1 - density, kListRows / rows * kQuad / together));
 }
 
-class Int8SparseTiling {
+// The chosen tile, and the patch of pixels that fits into shared memory with it.
+struct Int8SparseChoice {
+  const SparseTile* tile = nullptr;
+  Patch patch;
+  int segments = 1, segment_pieces = 1;
+  int stage_bytes = 0, places_at = 0;
+  std::size_t shared_bytes = 0;
+  Cost cost = {};
+};
+
+class Int8SparseTiling : public Int8SparseChoice {
  public:
   explicit Int8SparseTiling(const Conv2dProblem& problem) : z(problem), view(view_of(problem)) {
-    Cheapest<const SparseTile*> best({"conv2d", "int8_block_sparse", Direction::forward},
-                                     DeviceType::cuda, z.types->w);
+    Cheapest<Int8SparseChoice> best({"conv2d", "int8_block_sparse", Direction::forward},
+                                    DeviceType::cuda, z.types->w);
     quads = expected_quads(z);
     for (const SparseTile& candidate : kTiles) consider(candidate, best);
-    tile = best.found();
+    static_cast<Int8SparseChoice&>(*this) = best.found();
   }
 
   bool fits() const { return tile != nullptr; }
@@ -184,16 +194,10 @@ class Int8SparseTiling {
 
   Conv2dProblem z;
   SparseView view;
-  const SparseTile* tile = nullptr;
-  Patch patch;
-  int segments = 1, segment_pieces = 1;
-  int stage_bytes = 0, places_at = 0;
-  std::size_t shared_bytes = 0;
   double quads = 0;  // expected in a list
-  Cost cost;
 
  private:
-  void consider(const SparseTile& candidate, Cheapest<const SparseTile*>& best) {
+  void consider(const SparseTile& candidate, Cheapest<Int8SparseChoice>& best) const {
     const Patch cut = patch_of(view, candidate.groups * kGroupPixels);
     const std::int64_t most = cuda_device_facts().shared_bytes_per_block - kFixedSharedBytes;
     const std::int64_t half = (most - kFixedSharedBytes) / 2;  // two blocks share an SM
@@ -209,14 +213,15 @@ class Int8SparseTiling {
                                sparse_parts_bytes(candidate.groups, candidate.lists));
     if (stages + table > most) return;
     const Cost counts = counts_of(candidate, cut, narrow(parts), stages + table <= half ? 2 : 1);
-    if (!best.offer(&candidate, counts)) return;
-    cost = counts;
-    patch = cut;
-    segments = narrow(parts);
-    segment_pieces = narrow(pieces);
-    stage_bytes = narrow(pieces * piece);
-    places_at = narrow(stages);
-    shared_bytes = static_cast<std::size_t>(stages + table);
+    best.offer({.tile = &candidate,
+                .patch = cut,
+                .segments = narrow(parts),
+                .segment_pieces = narrow(pieces),
+                .stage_bytes = narrow(pieces * piece),
+                .places_at = narrow(stages),
+                .shared_bytes = static_cast<std::size_t>(stages + table),
+                .cost = counts},
+               counts);
   }
 
   Cost counts_of(const SparseTile& candidate, const Patch& cut, int parts, int resident) const {

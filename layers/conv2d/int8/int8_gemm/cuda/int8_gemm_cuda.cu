@@ -57,6 +57,11 @@ int narrow(std::int64_t value) { return static_cast<int>(value); }
 
 class Int8GemmTiling {
  public:
+  struct Choice {
+    const ByteInstance* instance = nullptr;
+    int splits = 1;
+    Cost cost = {};
+  };
   explicit Int8GemmTiling(const Conv2dProblem& problem) : z(problem) {
     pieces = narrow(ceil_div(z.c_per_group(), kChannelBlock));
     channels = narrow(z.k_per_group());
@@ -69,7 +74,7 @@ class Int8GemmTiling {
     part_size = stored_shape(z.y_shape(), ActivationLayout::nchw16c).numel();
     const auto instances =
         z.types->x == DType::i8 ? signed_byte_instances() : unsigned_byte_instances();
-    Cheapest<const ByteInstance*> best({"conv2d", "int8_gemm", Direction::forward},
+    Cheapest<Choice> best({"conv2d", "int8_gemm", Direction::forward},
                                        DeviceType::cuda, z.types->w);
     for (const ByteInstance& candidate : instances) {
       if (candidate.shared_bytes >
@@ -79,12 +84,13 @@ class Int8GemmTiling {
         const double bytes = 4.0 * static_cast<double>(part_size) * parts;
         if (parts > 1 && (steps < parts * kFewestSteps || bytes > kMaxPartBytes)) break;
         const Cost counts = counts_of(candidate, parts);
-        if (!best.offer(&candidate, counts)) continue;
-        cost = counts;
-        splits = parts;
+        best.offer({&candidate, parts, counts}, counts);
       }
     }
-    instance = best.found();
+    const Choice choice = best.found();
+    instance = choice.instance;
+    splits = choice.splits;
+    cost = choice.cost;
   }
 
   std::int64_t weight_pieces() const { return z.groups * steps * rows * gather::kBlockPieces; }
