@@ -42,9 +42,10 @@ class CONVSCOPE_API Tuning {
     const int threads = num_threads();
     if (!all_threads) set_num_threads(1);
     for (const Direction direction : kDirections) {
-      time_schedules(problem, direction, WeightUse::once, held_out);
+      const Operands operands = repeated_operands(problem.operands(direction), device_);
+      time_schedules(problem, direction, WeightUse::once, held_out, operands);
       if (direction == Direction::forward) {
-        time_schedules(problem, direction, WeightUse::often, held_out);
+        time_schedules(problem, direction, WeightUse::often, held_out, operands);
       }
     }
     set_num_threads(threads);
@@ -61,16 +62,18 @@ class CONVSCOPE_API Tuning {
 
   // Times each algorithm, then other schedules of algorithms that have several.
   template <class Problem>
-  void time_schedules(const Problem& problem, Direction direction, WeightUse use, bool held_out) {
+  void time_schedules(const Problem& problem, Direction direction, WeightUse use, bool held_out,
+                      const Operands& operands) {
     known_.clear();
-    time(problem, direction, use, held_out);
+    time(problem, direction, use, held_out, operands);
     for (int i = 0; i < kOtherSchedules; ++i) {
       const ExploreSchedules other(random_() | 1);
-      time(problem, direction, use, held_out);
+      time(problem, direction, use, held_out, operands);
     }
   }
   template <class Problem>
-  void time(const Problem& problem, Direction direction, WeightUse use, bool held_out);
+  void time(const Problem& problem, Direction direction, WeightUse use, bool held_out,
+            const Operands& operands);
   // Returns false if the same kernel with the same counts was timed for this question before.
   bool is_new(const CostSample& sample) {
     return known_.insert({sample.kernel, sample.terms}).second;
@@ -85,11 +88,11 @@ class CONVSCOPE_API Tuning {
 };
 
 // Slow algorithms (lessons, the reference) are timed on small problems only.
-inline constexpr double kMostFlopsOfLessons = 2e6, kMostFlopsOfGpuLessons = 1e9;
+inline constexpr double kMostFlopsOfLessons = 2e6, kMostFlopsOfGpuLessons = 1e8;
 
 template <class Problem>
-void Tuning::time(const Problem& problem, Direction direction, WeightUse use, bool held_out) {
-  const Operands operands = repeated_operands(problem.operands(direction), device_);
+void Tuning::time(const Problem& problem, Direction direction, WeightUse use, bool held_out,
+                  const Operands& operands) {
   std::vector<Timed> timed;
   for (const auto& entry : Operator<Problem>::algorithms(device_.type).entries()) {
     const Algorithm<Problem>& algorithm = entry.second;

@@ -161,12 +161,38 @@ OperandViews Operands::views(Direction direction) const {
           .w_blocks = w->blocks()};
 }
 
+namespace {
+
+Tensor random_values(const Shape& shape, DType dtype, std::uint64_t stream) {
+  return is_code(dtype) ? integers(shape, dtype, stream) : normal_numbers(shape, stream).to(dtype);
+}
+
+// Returns an operand whose numbers repeat after the first kDifferent.
+Operand repeated_operand(const OperandSpec& spec, Device device, std::uint64_t stream) {
+  constexpr std::int64_t kDifferent = 1 << 18;
+  const Shape stored = stored_shape(spec);
+  if (device.type == DeviceType::cpu || stored.numel() <= kDifferent) {
+    return random_operand(spec, device, stream);
+  }
+  const Tensor first = random_values({kDifferent}, spec.desc.dtype, stream).to(device);
+  Operand out;
+  out.parts = parts_of(spec, stream);
+  out = out.to(device);
+  out.values = Tensor::empty(stored, spec.desc.dtype, device);
+  for (std::int64_t at = 0; at < out.values.size_bytes(); at += first.size_bytes()) {
+    backend_of(device).copy_within(
+        device.index, static_cast<std::byte*>(out.values.raw_data()) + at, first.raw_data(),
+        static_cast<std::size_t>(std::min(first.size_bytes(), out.values.size_bytes() - at)));
+  }
+  return out;
+}
+
+}  // namespace
+
 Operand random_operand(const OperandSpec& spec, Device device, std::uint64_t stream) {
   Operand out;
   const Shape shape = spec.desc.sparsity.is_dense() ? spec.desc.shape : stored_shape(spec);
-  out.values = is_code(spec.desc.dtype) ? integers(shape, spec.desc.dtype, stream)
-                                        : normal_numbers(shape, stream).to(spec.desc.dtype);
-  out.values = stored_images(out.values, spec.desc.layout);
+  out.values = stored_images(random_values(shape, spec.desc.dtype, stream), spec.desc.layout);
   out.parts = parts_of(spec, stream);
   return out.to(device);
 }
@@ -179,11 +205,14 @@ Operand empty_operand(const OperandSpec& spec, Device device, std::uint64_t stre
   return out;
 }
 
-Operands random_operands(const OperandSpecs& specs, Device device) {
+namespace {
+
+using MakeOperand = Operand (*)(const OperandSpec&, Device, std::uint64_t stream);
+Operands operands_from(MakeOperand make, const OperandSpecs& specs, Device device) {
   Operands out;
   std::uint64_t stream = 1;
   for (std::size_t i = 0; i < specs.inputs.size(); ++i) {
-    out.in.at(i) = random_operand(specs.inputs[i], device, stream++);
+    out.in.at(i) = make(specs.inputs[i], device, stream++);
   }
   for (std::size_t i = 0; i < specs.outputs.size(); ++i) {
     out.out.at(i) = empty_operand(specs.outputs[i], device, stream++);
@@ -191,28 +220,14 @@ Operands random_operands(const OperandSpecs& specs, Device device) {
   return out;
 }
 
+}  // namespace
+
+Operands random_operands(const OperandSpecs& specs, Device device) {
+  return operands_from(random_operand, specs, device);
+}
+
 Operands repeated_operands(const OperandSpecs& specs, Device device) {
-  constexpr std::int64_t kDifferent = 1 << 18;
-  OperandSpecs small = specs;
-  for (OperandSpec& spec : small.inputs) {
-    if (spec.is_plain() && device.type != DeviceType::cpu && spec.desc.shape.numel() > kDifferent) {
-      spec.desc.shape = {kDifferent};
-    }
-  }
-  Operands out = random_operands(small, device);
-  for (std::size_t i = 0; i < specs.inputs.size(); ++i) {
-    if (small.inputs[i].desc.shape == specs.inputs[i].desc.shape) continue;
-    const Tensor first = out.in.at(i).values;
-    const Tensor all =
-        Tensor::empty(specs.inputs[i].desc.shape, specs.inputs[i].desc.dtype, device);
-    for (std::int64_t at = 0; at < all.size_bytes(); at += first.size_bytes()) {
-      backend_of(device).copy_within(
-          device.index, static_cast<std::byte*>(all.raw_data()) + at, first.raw_data(),
-          static_cast<std::size_t>(std::min(first.size_bytes(), all.size_bytes() - at)));
-    }
-    out.in.at(i).values = all;
-  }
-  return out;
+  return operands_from(repeated_operand, specs, device);
 }
 
 Tensor real_numbers(const Operand& operand, const OperandSpec& spec) {

@@ -54,17 +54,19 @@ std::uint64_t cost_state() {
 
 std::uint64_t exploration_seed() { return seed_now; }
 
-std::size_t explored(std::uint64_t seed, const std::vector<double>& seconds) {
-  const double most = *std::ranges::min_element(seconds) * (seed % 3 == 0 ? 1.2 : 3);
-  std::size_t chosen = 0;
-  std::uint64_t least = std::numeric_limits<std::uint64_t>::max();
-  for (std::size_t i = 0; i < seconds.size(); ++i) {
-    const std::uint64_t draw = mixed(mixed(seed) + i);
-    if (seconds[i] > most || draw >= least) continue;
-    least = draw;
-    chosen = i;
-  }
-  return chosen;
+// A seed chooses evenly among the schedules up to some times the lowest estimate. An estimate that
+// makes the chosen one hopeless takes its place, because the others were not kept.
+bool ScheduleChoice::takes(double seconds) {
+  ++offered_;
+  const bool is_least = seconds < least_;
+  if (is_least) least_ = seconds;
+  if (seed_ == 0) return is_least;
+  const double most = least_ * (seed_ % 3 == 0 ? 1.2 : 3);
+  const std::uint64_t draw = mixed(mixed(seed_) + offered_);
+  if (chosen_ <= most && (seconds > most || draw >= draw_)) return false;
+  chosen_ = seconds;
+  draw_ = draw;
+  return true;
 }
 
 const char* schedule_name(const std::string& text) {

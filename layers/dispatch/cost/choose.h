@@ -34,9 +34,8 @@ class CONVSCOPE_API CostModel {
 };
 
 // Schedules that estimates do not favour are never run, so `convscope tune` could not learn their
-// times. While a seed is set, a random one is chosen of those whose estimate is at most 1.2 or 3
-// times the lowest. It depends only on the seed and on the schedules that are offered, so all
-// functions of an algorithm choose the same one.
+// times. While a seed is set, a random one is chosen of those that may be fast. It depends only on
+// the seed and on the schedules that are offered, so all functions of an algorithm choose the same.
 class CONVSCOPE_API ExploreSchedules {
  public:
   explicit ExploreSchedules(std::uint64_t seed);
@@ -47,10 +46,19 @@ class CONVSCOPE_API ExploreSchedules {
 // Returns a number that changes with the seed and with the table in use. A cache of schedules has it
 // in its keys.
 CONVSCOPE_API std::uint64_t cost_state();
-// Returns 0 without a seed.
-CONVSCOPE_API std::uint64_t exploration_seed();
-// Returns the index of the schedule that a seed chooses, by their estimates.
-CONVSCOPE_API std::size_t explored(std::uint64_t seed, const std::vector<double>& seconds);
+CONVSCOPE_API std::uint64_t exploration_seed();  // 0: none
+
+// Chooses among schedules by their estimates: the lowest, or with a seed a random one.
+class CONVSCOPE_API ScheduleChoice {
+ public:
+  // Returns whether to replace the schedule that was chosen before by this one.
+  bool takes(double seconds);
+  bool can_take(double seconds) const { return seed_ != 0 || seconds < least_; }
+
+ private:
+  std::uint64_t seed_ = exploration_seed(), offered_ = 0, draw_ = 0;
+  double least_ = std::numeric_limits<double>::infinity(), chosen_ = least_;
+};
 
 // Estimates the schedules of one kernel by their costs.
 class CONVSCOPE_API ScheduleModels {
@@ -73,29 +81,17 @@ class Cheapest {
       : models_(key, device, operand_type) {}
 
   void offer(const Schedule& schedule, const Cost& cost) {
-    const double seconds = models_.seconds(cost);
-    if (seed_ != 0) {
-      offered_.push_back(schedule);
-      estimates_.push_back(seconds);
-    } else if (seconds < least_) {
-      least_ = seconds;
-      found_ = schedule;
-    }
-  }
-  // Returns the cheapest schedule, or a default one where none was offered.
-  Schedule found() const {
-    return seed_ != 0 && !offered_.empty() ? offered_[explored(seed_, estimates_)] : found_;
+    if (choice_.takes(models_.seconds(cost))) found_ = schedule;
   }
   // Returns whether a schedule whose time is at least that of `bound` may still be chosen.
-  bool can_win(const Cost& bound) { return seed_ != 0 || models_.seconds(bound) < least_; }
+  bool can_win(const Cost& bound) { return choice_.can_take(models_.seconds(bound)); }
+  // The chosen schedule, or a default one where none was offered.
+  const Schedule& found() const { return found_; }
 
  private:
   ScheduleModels models_;
+  ScheduleChoice choice_;
   Schedule found_ = {};
-  double least_ = std::numeric_limits<double>::infinity();
-  std::uint64_t seed_ = exploration_seed();
-  std::vector<Schedule> offered_;  // while schedules are explored
-  std::vector<double> estimates_;
 };
 
 // Returns a text that lives as long as the process, for Cost::schedule. Equal texts are stored once.

@@ -19,6 +19,7 @@
 
 #include "layers/conv2d/algorithm.h"
 #include "layers/conv2d/cluster_gemm/cuda/cluster_gemm_plan.h"
+#include "layers/dispatch/half_problem.h"
 #include "layers/dispatch/run.h"
 #include "tests/support/cases.h"
 #include "tests/support/cuda.h"
@@ -135,13 +136,24 @@ TEST(ClusterGemm, TapsFindTheirPixelsAndChunksTheirChannels) {
   }
 }
 
-// A GPU holds fewer clusters than its SMs suggest.
-TEST(ClusterGemm, OneClusterTooManyTakesASecondRound) {
-  EXPECT_EQ(cluster_gemm::clusters_at_once({.multiprocessors = 132}, 8), 15);
-  EXPECT_EQ(cluster_gemm::clusters_at_once({.multiprocessors = 132}, 4), 31);
-  EXPECT_EQ(cluster_gemm::clusters_at_once({.multiprocessors = 132}, 2), 66);
-  EXPECT_EQ(cluster_gemm::clusters_at_once({.multiprocessors = 132}, 1), 132);
-  EXPECT_EQ(cluster_gemm::clusters_at_once({.multiprocessors = 4}, 8), 1);
+// 64 -> 32 channels, 3x3, 4x4 pixels: 4 * 4 * 32 * 64 * 9 products.
+TEST(ClusterGemm, CountsItsWork) {
+  const Conv2dProblem z =
+      with_nhwc(Conv2dProblem::parse("n=1,c=64,h=4,w=4,k=32,r=3,s=3,pad=1,dtype=bf16"));
+  int whole = 0;
+  cluster_gemm::visit_plans(z, Direction::forward, {.multiprocessors = 8}, [&](const auto& plan) {
+    EXPECT_GE(plan.cost.issued, 2 * 4 * 4 * 32 * 64 * 9);
+    EXPECT_EQ(plan.cost.blocks, number(plan.sizes.clusters() * plan.sizes.blocks));
+    // A tile of all 16 pixels and all 32 columns has no padding.
+    if (plan.sizes.positions != 16 || plan.sizes.columns != 32 || plan.sizes.rows != 16) return;
+    ++whole;
+    EXPECT_EQ(plan.cost.issued, 2 * 4 * 4 * 32 * 64 * 9);
+    EXPECT_EQ(plan.cost.blocks, plan.sizes.blocks);
+    EXPECT_EQ(plan.cost.stored, 16 * 32 * plan.sizes.blocks);
+    // The patch has a margin of one pixel. Blocks share the 64 channels, of 2 bytes; w is f32.
+    EXPECT_EQ(plan.cost.cached, 6 * 6 * 64 * 2 + 4 * 32 * 64 * 9);
+  });
+  EXPECT_GT(whole, 4);
 }
 
 TEST_F(ClusterGemmOnCuda, AgreesWithTheReference) {
