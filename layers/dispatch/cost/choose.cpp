@@ -32,8 +32,8 @@ CostModel::CostModel(const CostKey& key, const char* schedule, DeviceType device
       operand_type_(operand_type) {}
 
 double CostModel::seconds(const Cost& cost) const {
-  return combined_seconds(device_, seconds_of_schedule(cost, device_, peaks_, operand_type_),
-                          coefficients_);
+  return estimated_seconds(seconds_of_schedule(cost, device_, peaks_, operand_type_),
+                           coefficients_);
 }
 
 double ScheduleModels::seconds(const Cost& cost) {

@@ -75,14 +75,9 @@ inline double number(std::int64_t value) { return static_cast<double>(value); }
 // rate of the operands' type, `memory` the time at the bandwidth of memory, `cycle` one cycle of
 // one core or multiprocessor, `launch` the time of a launch.
 enum class CostUnit { peak, memory, cycle, launch };
-// How terms add up. On a CPU, all are summed. On a GPU, the waits of a block, the work of the
-// multiprocessor with most blocks and the traffic of memory overlap; work next to the kernel does
-// not.
-enum class CostPart { waits, work, traffic, added };
 struct CostTerm {
   const char* name;
   CostUnit unit;
-  CostPart part = CostPart::added;
 };
 // `bytes` has three coefficients, for data that fit into L2, into L3, or into neither.
 inline constexpr std::array<CostTerm, 14> kCpuTerms = {{
@@ -102,26 +97,27 @@ inline constexpr std::array<CostTerm, 14> kCpuTerms = {{
     {"calls", CostUnit::cycle},
 }};
 // A multiprocessor runs `blocks` / multiprocessors of the blocks, rounded up, in rounds of
-// `resident`. `waits` are those of one block, for each round. `work` is that of all its blocks.
+// `resident`. The first five are waits of one block in each round, the next six the work of all
+// blocks of the multiprocessor that has most.
 inline constexpr std::array<CostTerm, 18> kGpuTerms = {{
-    {"rounds", CostUnit::cycle, CostPart::waits},  // begin and end of a block
-    {"chain", CostUnit::cycle, CostPart::waits},
-    {"copies", CostUnit::cycle, CostPart::waits},
-    {"waits", CostUnit::cycle, CostPart::waits},
-    {"alone", CostUnit::peak, CostPart::waits},  // FLOPs of one block on an idle multiprocessor
-    {"issued", CostUnit::peak, CostPart::work},
-    {"blocks", CostUnit::cycle, CostPart::work},
-    {"steps", CostUnit::cycle, CostPart::work},  // `chain` of all blocks
-    {"cached", CostUnit::memory, CostPart::work},
-    {"listed_warps", CostUnit::cycle, CostPart::work},
-    {"stored", CostUnit::cycle, CostPart::work},
-    {"bytes_in_l2", CostUnit::memory, CostPart::traffic},
-    {"bytes", CostUnit::memory, CostPart::traffic},
-    {"pass_bytes_in_l2", CostUnit::memory, CostPart::added},
-    {"pass_bytes", CostUnit::memory, CostPart::added},
-    {"launches", CostUnit::launch, CostPart::added},
-    {"prepared_bytes", CostUnit::memory, CostPart::added},
-    {"prepare_launches", CostUnit::launch, CostPart::added},
+    {"rounds", CostUnit::cycle},  // begin and end of a block
+    {"chain", CostUnit::cycle},
+    {"copies", CostUnit::cycle},
+    {"waits", CostUnit::cycle},
+    {"alone", CostUnit::peak},  // FLOPs of one block on an idle multiprocessor
+    {"issued", CostUnit::peak},
+    {"blocks", CostUnit::cycle},
+    {"steps", CostUnit::cycle},  // `chain` of all blocks
+    {"cached", CostUnit::memory},
+    {"listed_warps", CostUnit::cycle},
+    {"stored", CostUnit::cycle},
+    {"bytes_in_l2", CostUnit::memory},
+    {"bytes", CostUnit::memory},
+    {"pass_bytes_in_l2", CostUnit::memory},
+    {"pass_bytes", CostUnit::memory},
+    {"launches", CostUnit::launch},
+    {"prepared_bytes", CostUnit::memory},
+    {"prepare_launches", CostUnit::launch},
 }};
 // One number for each term of a device; the CPU has fewer terms, and 0 behind them.
 using Coefficients = std::array<double, kGpuTerms.size()>;

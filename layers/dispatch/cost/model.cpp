@@ -27,29 +27,11 @@ double imbalance(double chunks, double threads) {
   return chunks > 0 ? std::ceil(chunks / threads) * threads / chunks : 1;
 }
 
-// Sums of weighted terms, by part.
-struct PartSums {
-  double waits = 0, work = 0, traffic = 0, added = 0;
-
-  PartSums(DeviceType device, const Coefficients& terms, const Coefficients& coefficients) {
-    const std::span<const CostTerm> all = cost_terms(device);
-    for (std::size_t i = 0; i < all.size(); ++i) at(all[i].part) += coefficients[i] * terms[i];
-  }
-  double& at(CostPart part) {
-    return part == CostPart::waits     ? waits
-           : part == CostPart::work    ? work
-           : part == CostPart::traffic ? traffic
-                                       : added;
-  }
-  double overlapping() const { return std::sqrt(waits * waits + work * work + traffic * traffic); }
-};
-
 double ms_of(const Cost& cost, const Coefficients& coefficients, DeviceType device,
              DType operand_type, WeightUse use, std::size_t prepared_bytes) {
-  return 1e3 * combined_seconds(device,
-                                seconds_per_coefficient(cost, device, machine_peaks(device),
-                                                        operand_type, use, prepared_bytes),
-                                coefficients);
+  return 1e3 * estimated_seconds(seconds_per_coefficient(cost, device, machine_peaks(device),
+                                                         operand_type, use, prepared_bytes),
+                                 coefficients);
 }
 
 // The part of `bytes` that L2 does not hold moves at the bandwidth of memory.
@@ -157,23 +139,10 @@ Coefficients seconds_of_schedule(const Cost& cost, DeviceType device, const Mach
                                     : cpu_seconds(cost, peaks, operand_type, true);
 }
 
-double combined_seconds(DeviceType device, const Coefficients& terms,
-                        const Coefficients& coefficients) {
-  const PartSums sums(device, terms, coefficients);
-  return sums.overlapping() + sums.added;
-}
-
-Coefficients seconds_gradient(DeviceType device, const Coefficients& terms,
-                              const Coefficients& coefficients) {
-  PartSums sums(device, terms, coefficients);
-  const double overlapping = sums.overlapping();
-  const std::span<const CostTerm> all = cost_terms(device);
-  Coefficients out{};
-  for (std::size_t i = 0; i < all.size(); ++i) {
-    const bool adds = all[i].part == CostPart::added || overlapping == 0;
-    out[i] = terms[i] * (adds ? 1 : sums.at(all[i].part) / overlapping);
-  }
-  return out;
+double estimated_seconds(const Coefficients& terms, const Coefficients& coefficients) {
+  double sum = 0;
+  for (std::size_t i = 0; i < terms.size(); ++i) sum += coefficients[i] * terms[i];
+  return sum;
 }
 
 double estimated_ms(const CostKey& key, const Cost& cost, DeviceType device, DType operand_type,

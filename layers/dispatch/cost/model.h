@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // model.h: the time of a call, from its counts and the coefficients of the device.
 //
-//   CPU   seconds = sum over terms of coefficient x count x (time of one unit) / threads.
-//         Terms that chunks share are multiplied by the imbalance ceil(chunks / threads) threads /
-//         chunks; `regions` and `calls` are not divided among threads.
-//   GPU   seconds = sqrt(waits^2 + work^2 + traffic^2) + added, each a sum of its terms (cost.h): the
-//         three overlap, but not entirely.
+//   seconds = sum over terms of coefficient x count x (time of one unit)
+//
+// CPU   Each thread has its share of the counts. Terms that chunks share are multiplied by the
+//       imbalance ceil(chunks / threads) threads / chunks; `regions` and `calls` are not divided
+//       among threads.
+// GPU   The multiprocessor with most blocks counts (cost.h).
 //
 // The time of one unit follows from the peaks of this machine (framework/machine/peaks.h), so one
 // table of coefficients serves machines of different clock and memory.
@@ -53,13 +54,8 @@ CONVSCOPE_API Coefficients seconds_per_coefficient(const Cost& cost, DeviceType 
 // Returns the same for the choice of a schedule, which must not depend on the number of threads.
 CONVSCOPE_API Coefficients seconds_of_schedule(const Cost& cost, DeviceType device,
                                                const MachinePeaks& peaks, DType operand_type);
-// Returns the estimated seconds of terms.
-CONVSCOPE_API double combined_seconds(DeviceType device, const Coefficients& terms,
-                                      const Coefficients& coefficients);
-// Returns the derivative of combined_seconds() by each coefficient. Their sum, weighted with the
-// coefficients, is combined_seconds().
-CONVSCOPE_API Coefficients seconds_gradient(DeviceType device, const Coefficients& terms,
-                                            const Coefficients& coefficients);
+// Returns their sum, weighted with the coefficients: the estimated seconds.
+CONVSCOPE_API double estimated_seconds(const Coefficients& terms, const Coefficients& coefficients);
 
 // Returns the FLOPs that a core computes in a cycle with the current instruction set: 8 without
 // FMA, 32 with 8 lanes, 64 with 16 lanes; for integers times peak_of_bytes().

@@ -204,24 +204,6 @@ TEST_F(GpuCostModel, PreparedWeightsTakeNoTime) {
   EXPECT_NEAR(us("prepare_launches", cost, DType::f32, true), 0, 1e-9);
 }
 
-TEST_F(GpuCostModel, WaitsWorkAndTrafficOverlap) {
-  Coefficients terms{}, ones{};
-  ones.fill(1);
-  terms[0] = 3;    // rounds
-  terms[5] = 4;    // issued
-  terms[11] = 12;  // bytes_in_l2
-  terms[15] = 10;  // launches
-  EXPECT_NEAR(combined_seconds(DeviceType::cuda, terms, ones), 13 + 10, 1e-9);
-  // Weighted with the coefficients, the derivatives add up to the estimate.
-  const Coefficients slopes = seconds_gradient(DeviceType::cuda, terms, ones);
-  double sum = 0;
-  for (const double slope : slopes) sum += slope;
-  EXPECT_NEAR(sum, 23, 1e-9);
-  Coefficients more = ones;
-  more[5] += 1e-6;
-  EXPECT_NEAR((combined_seconds(DeviceType::cuda, terms, more) - 23) / 1e-6, slopes[5], 1e-5);
-}
-
 TEST(Schedules, TheCheapestIsFound) {
   Cheapest<int> best(kKey, DeviceType::cpu, DType::f32);
   EXPECT_EQ(best.found(), 0);
