@@ -202,7 +202,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   properties->multiProcessorCount = multiprocessors();
   properties->major = 9;
   properties->minor = 0;
-  properties->l2CacheSize = 1 << 20;
+  properties->l2CacheSize = multiprocessors() * (464 << 10);  // as an H200 has for each
   return cudaSuccess;
 }
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device) {
