@@ -6,8 +6,8 @@
 //
 //   .tune = [](Tuning& tuning) { tuning.measure(random_conv2d(tuning.random())); }
 //
-// Every fourth problem is held out. A problem is timed in every direction, and in forward also with
-// weights prepared before, on a CPU with one thread or with all (in turns). An algorithm that chooses
+// Every fourth problem is held out. A problem is timed in every direction, also with weights prepared
+// before, on a CPU with one thread or with all (in turns). An algorithm that chooses
 // among schedules is timed with the one that the estimates favour and with a few others (choose.h).
 #pragma once
 
@@ -43,9 +43,8 @@ class CONVSCOPE_API Tuning {
     if (!all_threads) set_num_threads(1);
     for (const Direction direction : kDirections) {
       const Operands operands = repeated_operands(problem.operands(direction), device_);
-      time_schedules(problem, direction, WeightUse::once, held_out, operands);
-      if (direction == Direction::forward) {
-        time_schedules(problem, direction, WeightUse::often, held_out, operands);
+      for (const WeightUse use : {WeightUse::once, WeightUse::often}) {
+        time_schedules(problem, direction, use, held_out, operands);
       }
     }
     set_num_threads(threads);

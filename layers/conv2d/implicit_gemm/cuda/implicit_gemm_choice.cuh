@@ -113,12 +113,11 @@ class ImplicitGemmTiling {
   bool for_weight() const { return direction_ == Direction::backward_weight; }
   bool sums_parts(int parts) const { return for_weight() || parts > 1; }
 
-  // The kernels differ by operands and by how many blocks share an SM.
+  // The kernels differ by operands and tiles.
   const char* schedule_of(const Instance& candidate) const {
-    constexpr const char* kNames[3][3] = {{"three products, 1", "three products, 2", ""},
-                                          {"one product, 1", "one product, 2", "one product, 3"},
-                                          {"nhwc, 1", "nhwc, 2", "nhwc, 3"}};
-    return kNames[planes == 2 ? 0 : is_packed() ? 2 : 1][candidate.blocks - 1];
+    const char* const operands =
+        planes == 2 ? "three products " : is_packed() ? "nhwc " : "one product ";
+    return schedule_name(cat(operands, candidate.rows, "x", candidate.columns));
   }
 
   // Returns the counts that all candidates share: those of the tensors and of the passes that pack.

@@ -9,6 +9,7 @@
 #include "layers/conv2d/algorithm.h"
 #include "layers/dispatch/cost/choose.h"
 #include "layers/dispatch/half_problem.h"
+#include "tests/support/favoured_kernel.h"
 #include "tests/support/cuda.h"
 #include "tests/support/numerics.h"
 
@@ -26,9 +27,11 @@ const Conv2dAlgorithm& algorithm() {
 // 64 channels of one tap are one step. The only tile that pads nothing has 64 rows and 64 columns.
 TEST_F(ImplicitGemmSchedulesOnCuda, CountsOfOneTileByHand) {
   const Conv2dProblem problem = Conv2dProblem::parse("n=1,c=64,h=8,w=8,k=64");
+  const testing::FavouredKernel favoured({"conv2d", "implicit_gemm", Direction::forward},
+                                         {"three products 64x64"});
   const Cost cost = algorithm().cost(problem, Direction::forward);
   const double x = 64 * 64, w = 64 * 64, y = 64 * 64;
-  EXPECT_EQ(std::string(cost.schedule), "three products, 2");
+  EXPECT_EQ(std::string(cost.schedule), "three products 64x64");
   EXPECT_EQ(cost.blocks, 1);
   EXPECT_EQ(cost.resident, 2);
   EXPECT_EQ(cost.chain, 1);
@@ -46,6 +49,8 @@ TEST_F(ImplicitGemmSchedulesOnCuda, PhasesHaveTheStepsOfTheirTaps) {
   // dx at stride 2 has phases of 1, 2, 2 and 4 taps, each with 16 pixels of one image.
   const Conv2dProblem problem =
       Conv2dProblem::parse("n=1,c=64,h=8,w=8,k=64,r=3,s=3,stride=2,pad=1,dtype=f16");
+  const testing::FavouredKernel favoured({"conv2d", "implicit_gemm", Direction::backward_data},
+                                         {"one product 64x64"});
   const Cost cost = algorithm().cost(problem, Direction::backward_data);
   EXPECT_EQ(cost.blocks * cost.chain, 4 * 4);  // four tiles, the longest of four steps
   EXPECT_EQ(cost.issued, 9 * 2 * 64 * 64 * 64);
