@@ -62,18 +62,9 @@ CONVSCOPE_INLINE void clear(float* to, Index count) {
 }
 
 // Copies one row of columns for one run of pixels: to[j] = row[left + j stride], or 0 outside [0,
-// W).
-CONVSCOPE_INLINE void copy_run(float* to, const float* row, Index left, Index stride, Index w,
-                               Index count) {
-  if (stride == 1) {
-    if (left >= 0 && left + count <= w) return copy(to, row + left, count);
-    const Index begin = least(count, most(0, -left));
-    const Index end = most(begin, least(count, w - left));
-    clear(to, begin);
-    copy(to + begin, row + left + begin, end - begin);
-    clear(to + end, count - end);
-    return;
-  }
+// W). A function that is not inlined keeps the loops over rows with stride 1 short.
+[[gnu::noinline]] void copy_strided(float* to, const float* row, Index left, Index stride, Index w,
+                                    Index count) {
   Index j = 0;
   if (left >= 0 && left + (count - 1) * stride < w) {
     const float* const from = row + left;
@@ -84,6 +75,17 @@ CONVSCOPE_INLINE void copy_run(float* to, const float* row, Index left, Index st
   for (; j < count && left + j * stride < 0; ++j) to[j] = 0.0f;
   for (; j < count && left + j * stride < w; ++j) to[j] = row[left + j * stride];
   for (; j < count; ++j) to[j] = 0.0f;
+}
+
+CONVSCOPE_INLINE void copy_run(float* to, const float* row, Index left, Index stride, Index w,
+                               Index count) {
+  if (stride != 1) return copy_strided(to, row, left, stride, w, count);
+  if (left >= 0 && left + count <= w) return copy(to, row + left, count);
+  const Index begin = least(count, most(0, -left));
+  const Index end = most(begin, least(count, w - left));
+  clear(to, begin);
+  copy(to + begin, row + left + begin, end - begin);
+  clear(to + end, count - end);
 }
 
 // Packs all rows of columns for one run of pixels inside the image. copy_one(to, from) copies the
