@@ -12,7 +12,8 @@
 // values.
 #include "quant/lsq_simd.h"
 
-#include "framework/simd/lane_vector.h"
+#include "framework/simd/lane_sums.h"
+#include "framework/simd/simd.h"
 #include "quant/integer_grid.h"
 
 namespace convscope::CONVSCOPE_ISA {
@@ -39,42 +40,6 @@ CONVSCOPE_INLINE Slopes slopes_at(float v, float s, float low, float high) {
   return {code - (inside ? u : 0.0f), inside};  // outside, the code is the bound
 }
 
-#if defined(CONVSCOPE_ISA_IS_AVX512) || defined(CONVSCOPE_ISA_IS_AVX2)
-
-// The accumulators of kLanes chains.
-#if defined(CONVSCOPE_ISA_IS_AVX512)
-struct Sums {
-  __m512d first = _mm512_setzero_pd(), second = _mm512_setzero_pd();
-};
-CONVSCOPE_INLINE void add_products(const float* dy, Vec slope, Sums& sums) {
-  const __m256 one = _mm512_maskz_extractf32x8_ps(0xff, slope.v, 0);
-  const __m256 two = _mm512_maskz_extractf32x8_ps(0xff, slope.v, 1);
-  sums.first =
-      _mm512_fmadd_pd(_mm512_cvtps_pd(_mm256_loadu_ps(dy)), _mm512_cvtps_pd(one), sums.first);
-  sums.second =
-      _mm512_fmadd_pd(_mm512_cvtps_pd(_mm256_loadu_ps(dy + 8)), _mm512_cvtps_pd(two), sums.second);
-}
-CONVSCOPE_INLINE void store_sums(double* to, const Sums& sums) {
-  _mm512_storeu_pd(to, sums.first);
-  _mm512_storeu_pd(to + 8, sums.second);
-}
-#else
-struct Sums {
-  __m256d first = _mm256_setzero_pd(), second = _mm256_setzero_pd();
-};
-CONVSCOPE_INLINE void add_products(const float* dy, Vec slope, Sums& sums) {
-  const __m128 one = _mm256_castps256_ps128(slope.v);
-  const __m128 two = _mm256_extractf128_ps(slope.v, 1);
-  sums.first = _mm256_fmadd_pd(_mm256_cvtps_pd(_mm_loadu_ps(dy)), _mm256_cvtps_pd(one), sums.first);
-  sums.second =
-      _mm256_fmadd_pd(_mm256_cvtps_pd(_mm_loadu_ps(dy + 4)), _mm256_cvtps_pd(two), sums.second);
-}
-CONVSCOPE_INLINE void store_sums(double* to, const Sums& sums) {
-  _mm256_storeu_pd(to, sums.first);
-  _mm256_storeu_pd(to + 4, sums.second);
-}
-#endif
-
 // Processes kChains values at a time while so many are left; returns the number of processed
 // values.
 template <bool kWantsInput>
@@ -84,41 +49,23 @@ CONVSCOPE_INLINE int64_t backward_rounds(const float* __restrict dy, const float
   constexpr int kVectors = kChains / kLanes;
   const Vec step = broadcast(s), lowest = broadcast(low), highest = broadcast(high);
   const Vec shift = broadcast(12582912.0f);  // round_half_even() of integer_grid.h
-  Sums sums[kVectors];
+  DoubleSums sums[kVectors];
   int64_t i = 0;
   for (; i + kChains <= n; i += kChains) {
-#pragma GCC unroll 4
+#pragma GCC unroll 8
     for (int j = 0; j < kVectors; ++j) {
       const int64_t at = i + j * kLanes;
       const Vec u = load(v + at) / step;
       const Vec code = min(highest, max(lowest, u)) + shift - shift;  // NaN passes
-      const WideMask above = greater(u, lowest), below = greater(highest, u);
+      const Mask above = greater(u, lowest), below = greater(highest, u);
       if (kWantsInput) store(dv + at, keep(above, keep(below, load(dy + at))));
       add_products(dy + at, code - keep(above, keep(below, u)), sums[j]);
     }
   }
-#pragma GCC unroll 4
+#pragma GCC unroll 8
   for (int j = 0; j < kVectors; ++j) store_sums(part + j * kLanes, sums[j]);
   return i;
 }
-
-#else
-
-template <bool kWantsInput>
-int64_t backward_rounds(const float* __restrict dy, const float* __restrict v, float s, float low,
-                        float high, float* __restrict dv, int64_t n, double* part) {
-  int64_t i = 0;
-  for (; i + kChains <= n; i += kChains) {
-    for (int c = 0; c < kChains; ++c) {
-      const Slopes at = slopes_at(v[i + c], s, low, high);
-      if (kWantsInput) dv[i + c] = at.inside ? dy[i + c] : 0.0f;
-      part[c] += static_cast<double>(dy[i + c]) * static_cast<double>(at.step);
-    }
-  }
-  return i;
-}
-
-#endif
 
 template <bool kWantsInput>
 double backward_loop(const float* __restrict dy, const float* __restrict v, float s, float low,

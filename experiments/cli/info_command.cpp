@@ -14,6 +14,7 @@
 #include "experiments/run_folder/environment.h"
 #include "framework/device.h"
 #include "framework/io/json_text.h"
+#include "framework/simd/cpu_isa.h"
 #include "layers/dispatch/cost/device_table.h"
 #include "layers/dispatch/plugin/plugin_algorithms.h"
 #include "layers/layer_types.h"
@@ -134,13 +135,23 @@ std::string gpu_text(const Json& device) {
              ", built with CUDA ", text("runtime"));
 }
 
+std::string supported_isas() {
+  std::string out;
+  for (int i = 0; i < kIsaCount; ++i) {
+    const Isa isa = static_cast<Isa>(i);
+    if (supports_isa(isa)) out += cat(out.empty() ? "" : "|", name_of(isa));
+  }
+  return out;
+}
+
 void print_text(const Json& all) {
   const auto text = [&](const char* key) { return all.at(key).get<std::string>(); };
   print_line("convscope",
              text("version") + ", " + text("build_type") + " build, " + text("compiler"));
   print_line("cpu", text("cpu"));
   print_line("features", text("cpu_features"));
-  print_line("kernels use", text("isa") + " (CONVSCOPE_ISA=scalar|avx2|avx512 chooses another)");
+  print_line("kernels use",
+             text("isa") + " (CONVSCOPE_ISA=" + supported_isas() + " chooses another)");
   print_line("threads", std::to_string(all.at("threads").get<int>()));
   const Json& cuda = all.at("cuda");
   if (!cuda.at("available").get<bool>()) {

@@ -40,7 +40,7 @@ NB_MODULE(_native, module) {
   module.def("num_threads", &num_threads, "Returns the number of threads of the CPU's algorithms.");
   module.def(
       "instruction_set", [] { return std::string(name_of(current_isa())); },
-      "Returns the instruction set of the CPU's kernels: scalar, avx2 or avx512.");
+      "Returns the instruction set of the CPU's kernels: scalar, vector4, avx2 or avx512.");
   module.def(
       "check_results", &check_lines,
       "Returns what algorithm=\"check:a,b\" has compared so far in this process, a line for each.");

@@ -154,11 +154,20 @@ convscope_precompile(convscope)
 # Adds one object library per instruction set, without a precompiled header, because these files do
 # not use the standard library.
 set(convscope_isa_flags_scalar "")
+set(convscope_isa_flags_vector4 "")
 set(convscope_isa_flags_avx2 -mavx2 -mfma)
 set(convscope_isa_flags_avx512 -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx2 -mfma
     -mprefer-vector-width=512)
 set(convscope_isas scalar)
-if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64" AND NOT CONVSCOPE_ISAS STREQUAL "scalar")
+set(on_x86 FALSE)
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+  set(on_x86 TRUE)
+endif()
+# On x86-64, only tests run vector4, unless it is the only vector.
+if(CONVSCOPE_ISAS STREQUAL "vector4" OR (NOT CONVSCOPE_ISAS STREQUAL "scalar" AND (NOT on_x86 OR CONVSCOPE_TESTS)))
+  list(APPEND convscope_isas vector4)
+endif()
+if(on_x86 AND NOT CONVSCOPE_ISAS MATCHES "^(scalar|vector4)$")
   list(APPEND convscope_isas avx2 avx512)
 endif()
 # The values `here` and `widest` are for programs that run only on the machine that builds them.
@@ -174,12 +183,13 @@ if(CONVSCOPE_ISAS MATCHES "here|widest" AND EXISTS /proc/cpuinfo)
   endforeach()
 endif()
 list(GET convscope_isas -1 convscope_widest_isa)
-# `widest` skips AVX2 on a machine with AVX-512: the AVX2 copy is compiled from the same source, with shorter vectors.
-set(convscope_isa_definitions CONVSCOPE_WIDEST_ISA=${convscope_widest_isa})
-if(CONVSCOPE_ISAS STREQUAL "widest" AND convscope_widest_isa STREQUAL "avx512")
-  list(REMOVE_ITEM convscope_isas avx2)
-  list(APPEND convscope_isa_definitions CONVSCOPE_LACKS_AVX2=1)
+# `widest` skips the vectors between scalar and the widest: they are compiled from the same source.
+if(CONVSCOPE_ISAS STREQUAL "widest")
+  set(convscope_isas scalar ${convscope_widest_isa})
+  list(REMOVE_DUPLICATES convscope_isas)
 endif()
+list(TRANSFORM convscope_isas PREPEND "Isa::" OUTPUT_VARIABLE convscope_compiled_isas)
+list(JOIN convscope_compiled_isas "," convscope_compiled_isas)
 # Files that multiply int8 values are compiled a second time, with VNNI, for each instruction set that may have VNNI.
 set(convscope_isa_flags_avx2_vnni ${convscope_isa_flags_avx2} -mavxvnni)
 set(convscope_isa_flags_avx512_vnni ${convscope_isa_flags_avx512} -mavx512vnni)
@@ -196,7 +206,7 @@ foreach(isa IN ITEMS avx2 avx512)
   endif()
 endforeach()
 set_source_files_properties(${CMAKE_CURRENT_SOURCE_DIR}/framework/simd/cpu_isa.cpp
-  PROPERTIES COMPILE_DEFINITIONS "${convscope_isa_definitions}")
+  PROPERTIES COMPILE_DEFINITIONS "CONVSCOPE_COMPILED_ISAS=${convscope_compiled_isas}")
 # The sanitizers add checks to each of the many inlined loads; clang even checks each lane of a masked load. So
 # compiling one file takes minutes. If a function call checks each address, compiling takes a third of that time. These
 # calls find the errors that the checks of null pointers, alignment and sizes would find here, so those checks are
@@ -237,7 +247,11 @@ foreach(isa IN LISTS convscope_isas)
     ${convscope_generated_includes})
   target_compile_definitions(convscope_simd_${isa} PRIVATE CONVSCOPE_ISA=isa_${isa}
     CONVSCOPE_ISA_ENUM=${plain_isa} CONVSCOPE_ISA_IS_${isa_upper}=1)
-  target_compile_options(convscope_simd_${isa} PRIVATE ${convscope_simd_optimize}
+  set(optimize ${convscope_simd_optimize})
+  if(isa STREQUAL "vector4" AND NOT convscope_widest_isa STREQUAL "vector4")
+    set(optimize -O1)  # takes 60 % of the time of -O3; only tests run this copy
+  endif()
+  target_compile_options(convscope_simd_${isa} PRIVATE ${optimize}
     -fno-math-errno ${convscope_isa_flags_${isa}})
   target_link_libraries(convscope_simd_${isa} PRIVATE convscope_flags)
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)

@@ -256,7 +256,7 @@ MachinePeaks machine_peaks(DeviceType device) {
             .int8_flops_per_second = measured->int8.one_thread * num_threads()};
   }
   // Assumes 32 FLOPs per cycle with FMA vectors, 8 with SSE2, at 3.5 GHz, and 25 GB/s per core.
-  const double per_core = current_isa() == Isa::scalar ? 28e9 : 112e9;
+  const double per_core = current_isa() < Isa::avx2 ? 28e9 : 112e9;
   return {per_core * num_threads(), 25e9 * num_threads()};
 }
 

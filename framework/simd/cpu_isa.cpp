@@ -2,8 +2,10 @@
 // cpu_isa.cpp: chooses the instruction set of the kernels at run time.
 #include "framework/simd/cpu_isa.h"
 
+#include <algorithm>
 #include <atomic>
 #include <cstdlib>
+#include <iterator>
 #if defined(__x86_64__)
 #include <cpuid.h>
 #endif
@@ -42,24 +44,22 @@ bool has_avx512() { return false; }
 bool has_vnni(Isa) { return false; }
 #endif
 
-// The widest instruction set that is compiled in (CMake's CONVSCOPE_ISAS).
-constexpr Isa kWidest = Isa::CONVSCOPE_WIDEST_ISA;
-#if defined(CONVSCOPE_LACKS_AVX2)  // sanitizer builds
-constexpr bool is_compiled(Isa isa) { return isa != Isa::avx2; }
-#else
-constexpr bool is_compiled(Isa) { return true; }
-#endif
+bool is_compiled(Isa isa) {
+  constexpr Isa kCompiled[] = {CONVSCOPE_COMPILED_ISAS};  // CMake's CONVSCOPE_ISAS
+  return std::ranges::find(kCompiled, isa) != std::end(kCompiled);
+}
 
 Isa best_isa() {
-  if (kWidest >= Isa::avx512 && has_avx512()) return Isa::avx512;
-  return is_compiled(Isa::avx2) && kWidest >= Isa::avx2 && has_avx2() ? Isa::avx2 : Isa::scalar;
+  if (is_compiled(Isa::avx512) && has_avx512()) return Isa::avx512;
+  if (is_compiled(Isa::avx2) && has_avx2()) return Isa::avx2;
+  return is_compiled(Isa::vector4) ? Isa::vector4 : Isa::scalar;
 }
 
 void check_supported(Isa isa) {
   if (!supports_isa(isa)) {
     fail(ErrorKind::kUnavailable, "isa",
-         cat("expected an instruction set that this CPU runs, got ", name_of(isa),
-             "; the best here is ", name_of(best_isa())));
+         cat("expected an instruction set that this CPU runs and this build contains, got ",
+             name_of(isa), "; the best here is ", name_of(best_isa())));
   }
 }
 
@@ -95,7 +95,7 @@ std::atomic<bool>& vnni_setting() {
 }  // namespace
 
 bool supports_vnni(Isa isa) {
-  static const bool has[kIsaCount] = {false, has_vnni(Isa::avx2), has_vnni(Isa::avx512)};
+  static const bool has[kIsaCount] = {false, false, has_vnni(Isa::avx2), has_vnni(Isa::avx512)};
   return has[static_cast<int>(isa)];
 }
 
@@ -120,7 +120,7 @@ Isa parse_isa(std::string_view text) {
   for (int i = 0; i < kIsaCount; ++i) {
     if (name_of(static_cast<Isa>(i)) == text) return static_cast<Isa>(i);
   }
-  fail("isa", cat("expected scalar, avx2 or avx512, got '", text, "'"));
+  fail("isa", cat("expected scalar, vector4, avx2 or avx512, got '", text, "'"));
 }
 
 std::string cpu_features() {

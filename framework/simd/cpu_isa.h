@@ -29,11 +29,12 @@
 
 namespace convscope {
 
-enum class Isa { scalar, avx2, avx512 };
-inline constexpr int kIsaCount = 3;
+// In ascending order of the number of lanes. vector4 runs on every CPU.
+enum class Isa { scalar, vector4, avx2, avx512 };
+inline constexpr int kIsaCount = 4;
 
 constexpr std::string_view name_of(Isa isa) {
-  constexpr std::string_view kNames[kIsaCount] = {"scalar", "avx2", "avx512"};
+  constexpr std::string_view kNames[kIsaCount] = {"scalar", "vector4", "avx2", "avx512"};
   return kNames[static_cast<int>(isa)];
 }
 

@@ -3,9 +3,10 @@
 // with zeros beyond the borders, the selection of every second pixel, and the interleaving of two
 // vectors.
 //
-// A lane type L has L::kCount lanes, and all lane types have the same functions. AVX-512 has two
-// lane types, with 16 and 8 lanes, because an image of 7 columns would use less than half of 16
-// lanes.
+// A lane type L has L::kCount lanes, and all lane types have the same functions. WidePixels is
+// simd.h's vector. AVX-512 also has a lane type with 8 lanes, because an image of 7 columns would
+// use less than half of 16 lanes. The shift through registers is for instruction sets whose masks
+// are free.
 #pragma once
 
 #include <cstdint>
@@ -14,42 +15,38 @@
 
 namespace convscope::CONVSCOPE_ISA {
 
-#if defined(CONVSCOPE_ISA_IS_AVX512)
-
-struct SixteenPixels {
-  using V = __m512;
-  using Mask = __mmask16;
-  static constexpr int kCount = 16;
-  CONVSCOPE_INLINE static V zero() { return _mm512_setzero_ps(); }
-  CONVSCOPE_INLINE static V set(float a) { return _mm512_set1_ps(a); }
-  CONVSCOPE_INLINE static V add(V a, V b) { return _mm512_add_ps(a, b); }
-  CONVSCOPE_INLINE static V fma(V a, V b, V c) { return _mm512_fmadd_ps(a, b, c); }
-  CONVSCOPE_INLINE static V load(const float* p) { return _mm512_loadu_ps(p); }
-  CONVSCOPE_INLINE static V load(const float* p, Mask m) { return _mm512_maskz_loadu_ps(m, p); }
-  CONVSCOPE_INLINE static void store(float* p, V a) { _mm512_storeu_ps(p, a); }
-  CONVSCOPE_INLINE static void store(float* p, V a, Mask m) { _mm512_mask_storeu_ps(p, m, a); }
-  CONVSCOPE_INLINE static Mask lanes(int begin, int end) {
-    return static_cast<Mask>(((1u << end) - 1u) & ~((1u << begin) - 1u));
+struct WidePixels {
+  using V = decltype(Vec::v);
+  using Mask = CONVSCOPE_ISA::Mask;
+  static constexpr int kCount = kLanes;
+  CONVSCOPE_INLINE static V zero() { return CONVSCOPE_ISA::zero().v; }
+  CONVSCOPE_INLINE static V set(float a) { return broadcast(a).v; }
+  CONVSCOPE_INLINE static V add(V a, V b) { return (Vec{a} + Vec{b}).v; }
+  CONVSCOPE_INLINE static V fma(V a, V b, V c) {
+    return CONVSCOPE_ISA::fma(Vec{a}, Vec{b}, Vec{c}).v;
   }
-  // Returns the even (odd) elements of a followed by b.
-  CONVSCOPE_INLINE static V even(V a, V b, Mask m = 0xffff) {
-    const __m512i at = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
-    return _mm512_maskz_permutex2var_ps(m, a, at, b);
+  CONVSCOPE_INLINE static V load(const float* p) { return CONVSCOPE_ISA::load(p).v; }
+  CONVSCOPE_INLINE static V load(const float* p, Mask m) { return CONVSCOPE_ISA::load(p, m).v; }
+  CONVSCOPE_INLINE static void store(float* p, V a) { CONVSCOPE_ISA::store(p, Vec{a}); }
+  CONVSCOPE_INLINE static void store(float* p, V a, Mask m) { CONVSCOPE_ISA::store(p, Vec{a}, m); }
+  CONVSCOPE_INLINE static Mask lanes(int begin, int end) { return lanes_between(begin, end); }
+  // Takes the masks of even_lanes() in avx512.h, too.
+  template <class... M>
+  CONVSCOPE_INLINE static V even(V a, V b, M... m) {
+    return even_lanes(Vec{a}, Vec{b}, m...).v;
   }
-  CONVSCOPE_INLINE static V odd(V a, V b, Mask m = 0xffff) {
-    const __m512i at = _mm512_setr_epi32(1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31);
-    return _mm512_maskz_permutex2var_ps(m, a, at, b);
+  template <class... M>
+  CONVSCOPE_INLINE static V odd(V a, V b, M... m) {
+    return odd_lanes(Vec{a}, Vec{b}, m...).v;
   }
-  // Returns the first (second) half of a[0] b[0] a[1] b[1] ...
   CONVSCOPE_INLINE static V weave_low(V a, V b) {
-    const __m512i at = _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
-    return _mm512_permutex2var_ps(a, at, b);
+    return CONVSCOPE_ISA::weave_low(Vec{a}, Vec{b}).v;
   }
   CONVSCOPE_INLINE static V weave_high(V a, V b) {
-    const __m512i at =
-        _mm512_setr_epi32(8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
-    return _mm512_permutex2var_ps(a, at, b);
+    return CONVSCOPE_ISA::weave_high(Vec{a}, Vec{b}).v;
   }
+  CONVSCOPE_INLINE static float sum(V a) { return CONVSCOPE_ISA::sum(Vec{a}); }
+#if defined(CONVSCOPE_ISA_IS_AVX512)
   // Returns lanes i + kCount + K of concat(before, here, after), with -kCount < K < kCount. Lanes
   // that are not set in m are 0.
   template <int K>
@@ -64,12 +61,10 @@ struct SixteenPixels {
       return here;
     }
   }
-  CONVSCOPE_INLINE static float sum(V a) { return CONVSCOPE_ISA::sum(Vec{a}); }
+#endif
 };
 
-#endif
-
-#if defined(CONVSCOPE_ISA_IS_AVX512) || defined(CONVSCOPE_ISA_IS_AVX2)
+#if defined(CONVSCOPE_ISA_IS_AVX512)
 
 struct EightPixels {
   using V = __m256;
@@ -80,7 +75,6 @@ struct EightPixels {
   CONVSCOPE_INLINE static V fma(V a, V b, V c) { return _mm256_fmadd_ps(a, b, c); }
   CONVSCOPE_INLINE static V load(const float* p) { return _mm256_loadu_ps(p); }
   CONVSCOPE_INLINE static void store(float* p, V a) { _mm256_storeu_ps(p, a); }
-#if defined(CONVSCOPE_ISA_IS_AVX512)
   using Mask = __mmask8;
   CONVSCOPE_INLINE static V load(const float* p, Mask m) { return _mm256_maskz_loadu_ps(m, p); }
   CONVSCOPE_INLINE static void store(float* p, V a, Mask m) { _mm256_mask_storeu_ps(p, m, a); }
@@ -105,22 +99,6 @@ struct EightPixels {
       return here;
     }
   }
-#else
-  using Mask = __m256i;
-  CONVSCOPE_INLINE static V load(const float* p, Mask m) { return _mm256_maskload_ps(p, m); }
-  CONVSCOPE_INLINE static void store(float* p, V a, Mask m) { _mm256_maskstore_ps(p, m, a); }
-  CONVSCOPE_INLINE static Mask lanes(int begin, int end) {
-    return _mm256_andnot_si256(first_lanes(begin), first_lanes(end));
-  }
-  CONVSCOPE_INLINE static V even(V a, V b) {
-    return _mm256_castpd_ps(
-        _mm256_permute4x64_pd(_mm256_castps_pd(_mm256_shuffle_ps(a, b, 0x88)), 0xd8));
-  }
-  CONVSCOPE_INLINE static V odd(V a, V b) {
-    return _mm256_castpd_ps(
-        _mm256_permute4x64_pd(_mm256_castps_pd(_mm256_shuffle_ps(a, b, 0xdd)), 0xd8));
-  }
-#endif
   CONVSCOPE_INLINE static V weave_low(V a, V b) {
     return _mm256_permute2f128_ps(_mm256_unpacklo_ps(a, b), _mm256_unpackhi_ps(a, b), 0x20);
   }
@@ -134,29 +112,11 @@ struct EightPixels {
   }
 };
 
+using NarrowPixels = EightPixels;
+
 #else
 
-struct OnePixel {
-  using V = float;
-  using Mask = bool;
-  static constexpr int kCount = 1;
-  CONVSCOPE_INLINE static V zero() { return 0.0f; }
-  CONVSCOPE_INLINE static V set(float a) { return a; }
-  CONVSCOPE_INLINE static V add(V a, V b) { return a + b; }
-  CONVSCOPE_INLINE static V fma(V a, V b, V c) { return a * b + c; }
-  CONVSCOPE_INLINE static V load(const float* p) { return *p; }
-  CONVSCOPE_INLINE static V load(const float* p, Mask m) { return m ? *p : 0.0f; }
-  CONVSCOPE_INLINE static void store(float* p, V a) { *p = a; }
-  CONVSCOPE_INLINE static void store(float* p, V a, Mask m) {
-    if (m) *p = a;
-  }
-  CONVSCOPE_INLINE static Mask lanes(int begin, int end) { return begin < end; }
-  CONVSCOPE_INLINE static V even(V a, V) { return a; }
-  CONVSCOPE_INLINE static V odd(V, V b) { return b; }
-  CONVSCOPE_INLINE static V weave_low(V a, V) { return a; }
-  CONVSCOPE_INLINE static V weave_high(V, V b) { return b; }
-  CONVSCOPE_INLINE static float sum(V a) { return a; }
-};
+using NarrowPixels = WidePixels;
 
 #endif
 
@@ -210,7 +170,7 @@ CONVSCOPE_INLINE void store_woven(float* to, typename L::V a, typename L::V b,
 // Combines two vectors of eight lanes to one of sixteen, so that one store is enough.
 CONVSCOPE_INLINE void store_woven(float* to, __m256 a, __m256 b, const PairMask<EightPixels>& here,
                                   bool add) {
-  using L = SixteenPixels;
+  using L = WidePixels;
   const auto lanes = static_cast<__mmask16>(here.low | here.high << 8);
   __m512 woven = L::weave_low(_mm512_castps256_ps512(a), _mm512_castps256_ps512(b));
   if (add) woven = L::fma(L::set(1.0f), L::load(to, lanes), woven);

@@ -14,18 +14,6 @@
 
 namespace convscope::CONVSCOPE_ISA {
 
-CONVSCOPE_INLINE float float_of_bits(std::uint32_t bits) { return __builtin_bit_cast(float, bits); }
-CONVSCOPE_INLINE std::uint32_t bits_of_float(float x) {
-  return __builtin_bit_cast(std::uint32_t, x);
-}
-
-// Returns condition ? yes : no without a branch in any compiler, because a branch prevents
-// vectorisation.
-CONVSCOPE_INLINE float choose_if(bool condition, float yes, float no) {
-  const std::uint32_t mask = 0u - static_cast<std::uint32_t>(condition);
-  return float_of_bits((bits_of_float(yes) & mask) | (bits_of_float(no) & ~mask));
-}
-
 struct Reduced {
   float r;         // x - k ln2
   std::int32_t k;  // nearest integer to x / ln2

@@ -26,9 +26,9 @@
 namespace convscope {
 
 struct Conv2dRung {
-  const char* algorithm = "";      // a name in conv2d_algorithms(ladder.device)
-  const char* isa = "";            // "scalar", "avx2", "avx512"; "" = the best of this CPU.
-  int threads = 0;                 // 0 = all threads
+  const char* algorithm = "";  // a name in conv2d_algorithms(ladder.device)
+  const char* isa = "";        // "scalar", "vector4", "avx2", "avx512"; "" = the best of this CPU.
+  int threads = 0;             // 0 = all threads
   MathMode math = MathMode::f32;   // tf32: rounded operands, one product instead of three
   bool prepare_each_call = false;  // weights are packed or transformed again in every call
   const char* sentence = "";       // what this rung adds to the rung below

@@ -157,7 +157,7 @@ typedef struct ConvscopeConv2dAlgorithm {
 // A step of a ladder: an algorithm, and what it adds to the step below.
 typedef struct ConvscopeRung {
   const char* algorithm;
-  const char* isa;  // "scalar", "avx2", "avx512"; NULL: the best of this CPU
+  const char* isa;  // "scalar", "vector4", "avx2", "avx512"; NULL: the best of this CPU
   const char* sentence;
   int32_t threads;            // 0: all threads
   int32_t prepare_each_call;  // prepares the weights in every call

@@ -13,7 +13,7 @@
 #include "layers/pool2d/pool2d_nchw16c_simd.h"
 
 #include "framework/simd/simd.h"
-#include "layers/pool2d/pool_lanes.h"
+#include "framework/simd/window_taps.h"
 
 namespace convscope::CONVSCOPE_ISA {
 namespace {
@@ -259,7 +259,7 @@ void max_backward(const Nchw16cPool& v, int64_t begin, int64_t end, const float*
 #pragma GCC unroll 16
     for (int k = 0; k < kVectors; ++k) {
       const int64_t from = at + k * kLanes;
-      got.v[k] = only_where(load_taps(taps + from, kLanes), tap, load(dy + from));
+      got.v[k] = keep(won(load_taps(taps + from), tap), load(dy + from));
     }
     return got;
   };
@@ -269,23 +269,13 @@ void max_backward(const Nchw16cPool& v, int64_t begin, int64_t end, const float*
 
 // ---- means -------------------------------------------------------------------------------------
 
-// Keeps the compiler from contracting a product and the following sum to one FMA.
-CONVSCOPE_INLINE Vec rounded(Vec a) {
-#if defined(CONVSCOPE_ISA_IS_AVX512)
-  __asm__("" : "+v"(a.v));
-#else
-  __asm__("" : "+x"(a.v));
-#endif
-  return a;
-}
-
 // Returns the number by which sums over `count` pixels are multiplied or divided; scaled() applies
 // it.
 CONVSCOPE_INLINE Vec scale_of(const WindowAxis&, int64_t count) {
   return broadcast(1.0f / static_cast<float>(count));
 }
 CONVSCOPE_INLINE Vec scaled(const WindowAxis&, Vec total, Vec scale) {
-  return rounded(total * scale);
+  return opaque(total * scale);  // product and sum are not fused
 }
 CONVSCOPE_INLINE Vec scale_of(const AdaptiveAxis&, int64_t count) {
   return broadcast(static_cast<float>(count));

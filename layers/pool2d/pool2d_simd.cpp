@@ -12,7 +12,7 @@
 #include "layers/pool2d/pool2d_simd.h"
 
 #include "framework/simd/simd.h"
-#include "layers/pool2d/pool_lanes.h"
+#include "framework/simd/window_taps.h"
 
 namespace convscope::CONVSCOPE_ISA {
 namespace {
@@ -25,61 +25,7 @@ struct EvenOdd {
   Vec even, odd;
 };
 
-#if defined(CONVSCOPE_ISA_IS_AVX512)
-
-CONVSCOPE_INLINE EvenOdd pull_apart(Vec a, Vec b) {
-  const __m512i even = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
-  const __m512i odd = _mm512_setr_epi32(1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31);
-  return {{_mm512_permutex2var_ps(a.v, even, b.v)}, {_mm512_permutex2var_ps(a.v, odd, b.v)}};
-}
-// Inverts pull_apart(): returns the first and the second half of even0 odd0 even1 odd1 ...
-CONVSCOPE_INLINE EvenOdd weave(Vec even, Vec odd) {
-  const __m512i first = _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
-  const __m512i second =
-      _mm512_setr_epi32(8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
-  return {{_mm512_permutex2var_ps(even.v, first, odd.v)},
-          {_mm512_permutex2var_ps(even.v, second, odd.v)}};
-}
-// tap = below ? 2 + right_below : right_above
-CONVSCOPE_INLINE void store_taps(uint8_t* to, Mask below, Mask right_above, Mask right_below,
-                                 int count) {
-  const auto right = static_cast<Mask>((below & right_below) | (~below & right_above));
-  const __m128i taps = _mm_or_si128(_mm_maskz_set1_epi8(below, 2), _mm_maskz_set1_epi8(right, 1));
-  _mm_mask_storeu_epi8(to, first_lanes(count), taps);
-}
-
-#elif defined(CONVSCOPE_ISA_IS_AVX2)
-
-CONVSCOPE_INLINE __m256 swap_middle(__m256 mixed) {  // pairs of floats 0 1 2 3 -> 0 2 1 3
-  return _mm256_castpd_ps(_mm256_permute4x64_pd(_mm256_castps_pd(mixed), 0xd8));
-}
-CONVSCOPE_INLINE EvenOdd pull_apart(Vec a, Vec b) {
-  return {{swap_middle(_mm256_shuffle_ps(a.v, b.v, 0x88))},
-          {swap_middle(_mm256_shuffle_ps(a.v, b.v, 0xdd))}};
-}
-CONVSCOPE_INLINE EvenOdd weave(Vec even, Vec odd) {
-  const __m256 low = _mm256_unpacklo_ps(even.v, odd.v);
-  const __m256 high = _mm256_unpackhi_ps(even.v, odd.v);
-  return {{_mm256_permute2f128_ps(low, high, 0x20)}, {_mm256_permute2f128_ps(low, high, 0x31)}};
-}
-CONVSCOPE_INLINE void store_taps(uint8_t* to, Mask below, Mask right_above, Mask right_below,
-                                 int count) {
-  const __m256i right = _mm256_castps_si256(_mm256_blendv_ps(right_above, right_below, below));
-  const __m256i taps =
-      _mm256_or_si256(_mm256_and_si256(_mm256_castps_si256(below), _mm256_set1_epi32(2)),
-                      _mm256_and_si256(right, _mm256_set1_epi32(1)));
-  store_eight(to, taps, count);
-}
-
-#else  // one lane
-
-CONVSCOPE_INLINE EvenOdd pull_apart(Vec a, Vec b) { return {a, b}; }
-CONVSCOPE_INLINE EvenOdd weave(Vec even, Vec odd) { return {even, odd}; }
-CONVSCOPE_INLINE void store_taps(uint8_t* to, Mask below, Mask right_above, Mask right_below, int) {
-  *to = static_cast<uint8_t>(2 * below + ((below & right_below) | (!below & right_above)));
-}
-
-#endif
+CONVSCOPE_INLINE EvenOdd pull_apart(Vec a, Vec b) { return {even_lanes(a, b), odd_lanes(a, b)}; }
 
 // Loads the 2 * count floats at p; at most two vectors.
 CONVSCOPE_INLINE EvenOdd load_pairs(const float* p, int count) {
@@ -90,18 +36,18 @@ CONVSCOPE_INLINE EvenOdd load_pairs(const float* p, int count) {
 }
 
 CONVSCOPE_INLINE void store_pairs(float* p, Vec even, Vec odd, int count) {
-  const EvenOdd halves = weave(even, odd);
+  const Vec low = weave_low(even, odd), high = weave_high(even, odd);
   if (count == kLanes) {
-    store(p, halves.even);
-    store(p + kLanes, halves.odd);
+    store(p, low);
+    store(p + kLanes, high);
     return;
   }
   const int second = 2 * count - kLanes;
   if (second > 0) {
-    store(p, halves.even);
-    store_first(p + kLanes, halves.odd, second);
+    store(p, low);
+    store_first(p + kLanes, high, second);
   } else {
-    store_first(p, halves.even, 2 * count);
+    store_first(p, low, 2 * count);
   }
 }
 
@@ -150,8 +96,8 @@ void max_backward(const Pool2x2Sizes& sizes, const float* dy, const uint8_t* tap
   for_each_vector(sizes, [&](int64_t in, int64_t out, int count) {
     const Vec g = load_first(dy + out, count);
     const Taps t = load_taps(taps + out, count);
-    store_pairs(dx + in, only_where(t, 0, g), only_where(t, 1, g), count);
-    store_pairs(dx + in + sizes.w, only_where(t, 2, g), only_where(t, 3, g), count);
+    store_pairs(dx + in, keep(won(t, 0), g), keep(won(t, 1), g), count);
+    store_pairs(dx + in + sizes.w, keep(won(t, 2), g), keep(won(t, 3), g), count);
   });
 }
 

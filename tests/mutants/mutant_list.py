@@ -7,7 +7,7 @@ import re
 
 FOLDER = pathlib.Path(__file__).resolve().parent / "list"
 KEYS = ("file", "old", "new", "what", "test", "only", "objects", "equivalent")
-ISAS = ("scalar", "avx2", "avx512")
+ISAS = ("scalar", "vector4", "avx2", "avx512")
 PROGRAMS = ("framework", "layers", "optim", "quant", "sparsity", "datasets", "experiments", "cuda",
             "emulation")
 

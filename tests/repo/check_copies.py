@@ -14,8 +14,8 @@ ONE_PLACE = [
      "framework/int_math.h", "ceil_div() of framework/int_math.h"),
     (re.compile(r"\bstruct \w*Divi(?:sor|der|sion)\w* \{(?![^}]*FastDivisor)"),
      "framework/int_math.h", "FastDivisor of framework/int_math.h"),
-    (re.compile(r"\btranspose_?16\w*\([^)]*\) \{"),
-     "transpose_16x16.h", "transpose_16x16()"),
+    (re.compile(r"\b\w*transpose_?(?:4x4|8x8|16)\w*\([^)]*\) \{"),
+     "lane_transpose.h", "framework/simd/lane_transpose.h"),
 ]
 
 

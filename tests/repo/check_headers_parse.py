@@ -24,7 +24,7 @@ from sources import includes, main, public_headers
 
 FLAGS = ["-std=c++20", "-fsyntax-only", "-Wall", "-Wextra", "-Wshadow", "-Werror", "-x", "c++"]
 
-SCALAR = ["-DCONVSCOPE_ISA=isa_scalar", "-DCONVSCOPE_ISA_ENUM=scalar"]
+SCALAR = ["-DCONVSCOPE_ISA=isa_scalar", "-DCONVSCOPE_ISA_ENUM=scalar", "-DCONVSCOPE_ISA_IS_SCALAR=1"]
 
 
 def fingerprint(root, path, compiler):

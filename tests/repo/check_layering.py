@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Checks which folders may include which others (framework/docs/architecture.md, Folders), also inside the
-folders of operators."""
+folders of operators, and that only framework/simd contains intrinsics of an instruction set."""
 import pathlib
+import re
 
 from sources import FOLDERS, code_files, includes, main
 
@@ -27,6 +28,11 @@ FUSIONS = "fusions"
 # Code that all operators share. It knows no layer: among the folders of `layers`, it includes only
 # itself.
 DISPATCH = ("layers", "dispatch")
+# The only folder that knows the vectors of an instruction set.
+SIMD = ("framework", "simd")
+INTRINSIC = re.compile(r"\b_mm\d*_\w+|\b__m(?:64|128|256|512)[dih]?\b|\b__mmask\d+|\b_MM_\w+"
+                       r"|\b\w*mmintrin\.h|\bimmintrin\.h|\b__builtin_ia32_(?!pause)\w+|\barm_neon\.h"
+                       r"|\bCONVSCOPE_ISA_IS_\w+")
 
 
 def problems(root):
@@ -48,6 +54,11 @@ def problems(root):
                              f"{target}")
             else:
                 found += folder_problems(path, where, target)
+        if path.parts[:2] != SIMD:
+            for number, line in enumerate(text.splitlines(), 1):
+                if match := INTRINSIC.search(line):
+                    found.append(f"{path}:{number}: {match.group()} belongs in {'/'.join(SIMD)}, as an "
+                                 "operation with a name")
     return found
 
 
@@ -87,7 +98,7 @@ def folder_problems(path, where, target):
         return []
     if own_layer == layer and own_folder.split("/")[0] not in ("", SHARED):
         return [f"{where}: folder {own_folder} includes a header of folder {folder} ({target}): what both "
-                f"need belongs into {'/'.join(layer)}/{SHARED}"]
+                f"need belongs in {'/'.join(layer)}/{SHARED}"]
     return [f"{where}: {own_folder or 'a file outside of the folders'} includes a header of folder {folder} "
             f"({target})"]
 

@@ -114,6 +114,16 @@ class Tree(unittest.TestCase):
                     "layers/conv2d/problem.h",
                     "card.cpp:5: layers/dispatch knows no layer", "layers/module.h")
 
+    def test_layering_keeps_intrinsics_in_one_folder(self):
+        body = "#include <immintrin.h>\nvoid f(__m512 a, float* p) { _mm512_storeu_ps(p, a); }\n"
+        self.add("framework/simd/avx.h", header("avx.h", body))
+        self.expect(check_layering.problems(self.root))
+        self.add("layers/l.h", header("l.h", body + "using M = __mmask16;\n// __m is no type\n"
+                                                    "#if CONVSCOPE_ISA_IS_AVX2\n#endif\n"))
+        self.expect(check_layering.problems(self.root),
+                    "layers/l.h:4: immintrin.h belongs in framework/simd", "l.h:5: __m512",
+                    "l.h:6: __mmask16", "l.h:8: CONVSCOPE_ISA_IS_AVX2")
+
     def test_markdown_knows_the_scars_of_clang_format(self):
         good = "# The step\n\n1. **Describe.** see `a/b.h`\n2. x\n\n```\n#include\n.\n```\n"
         self.add("layers/README.md", good)

@@ -123,7 +123,7 @@ folder for measurements of this machine; default ~/.cache/convscope
 largest memory of a config, MiB; 0: no limit; default: limit of machine and control group
 .TP
 .B CONVSCOPE_ISA
-instruction set: scalar, avx2 or avx512
+instruction set: scalar, vector4, avx2 or avx512
 .TP
 .B CONVSCOPE_ALONE
 1: train in a single process, even under a launcher

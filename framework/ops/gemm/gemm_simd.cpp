@@ -23,22 +23,15 @@
 //            41(3), 2015, doi 10.1145/2764454.
 // Read next  gemm_cpu.cpp: how tiles form a whole product
 #include "framework/ops/gemm/gemm_kernels.h"
+#include "framework/simd/lane_transpose.h"
 #include "framework/simd/simd.h"
 #include "framework/simd/sum_chain.h"
 
 namespace convscope::CONVSCOPE_ISA {
 namespace {
 
-#if defined(CONVSCOPE_ISA_IS_AVX512)
-constexpr int kRows = 14;
-constexpr int kVectors = 2;
-#elif defined(CONVSCOPE_ISA_IS_AVX2)
-constexpr int kRows = 6;
-constexpr int kVectors = 2;
-#else
-constexpr int kRows = 3;
-constexpr int kVectors = 4;
-#endif
+constexpr int kRows = kManyRegisters ? 14 : kLanes > 1 ? 6 : 3;
+constexpr int kVectors = kLanes > 1 ? 2 : 4;
 
 // Computes one chain of products (framework/simd/sum_chain.h), and advances a and b to the next
 // chain. Stores the total in c, or with `add`, adds the total to c.
@@ -154,71 +147,25 @@ void run_tile(const GemmTile& tile) {
   }
 }
 
-#if defined(CONVSCOPE_ISA_IS_AVX512) || defined(CONVSCOPE_ISA_IS_AVX2)
-
-// Transposes 8 rows x 8 columns: three rounds of pairwise shuffles.
-CONVSCOPE_INLINE void transpose_8x8(const float* from, std::int64_t from_row, float* to,
-                                    std::int64_t to_step) {
-  __m256 r[8];
-#pragma GCC unroll 8
-  for (int i = 0; i < 8; ++i) r[i] = _mm256_loadu_ps(from + i * from_row);
-  __m256 pair[8];
-#pragma GCC unroll 4
-  for (int i = 0; i < 8; i += 2) {
-    pair[i] = _mm256_unpacklo_ps(r[i], r[i + 1]);
-    pair[i + 1] = _mm256_unpackhi_ps(r[i], r[i + 1]);
-  }
-  __m256 quad[8];
-#pragma GCC unroll 2
-  for (int i = 0; i < 8; i += 4) {
-    quad[i] = _mm256_shuffle_ps(pair[i], pair[i + 2], 0x44);
-    quad[i + 1] = _mm256_shuffle_ps(pair[i], pair[i + 2], 0xee);
-    quad[i + 2] = _mm256_shuffle_ps(pair[i + 1], pair[i + 3], 0x44);
-    quad[i + 3] = _mm256_shuffle_ps(pair[i + 1], pair[i + 3], 0xee);
-  }
-#pragma GCC unroll 4
-  for (int i = 0; i < 4; ++i) {
-    _mm256_storeu_ps(to + i * to_step, _mm256_permute2f128_ps(quad[i], quad[i + 4], 0x20));
-    _mm256_storeu_ps(to + (i + 4) * to_step, _mm256_permute2f128_ps(quad[i], quad[i + 4], 0x31));
-  }
-}
-
-CONVSCOPE_INLINE void transpose_4x4(const float* from, std::int64_t from_row, float* to,
-                                    std::int64_t to_step) {
-  __m128 r0 = _mm_loadu_ps(from);
-  __m128 r1 = _mm_loadu_ps(from + from_row);
-  __m128 r2 = _mm_loadu_ps(from + 2 * from_row);
-  __m128 r3 = _mm_loadu_ps(from + 3 * from_row);
-  _MM_TRANSPOSE4_PS(r0, r1, r2, r3);
-  _mm_storeu_ps(to, r0);
-  _mm_storeu_ps(to + to_step, r1);
-  _mm_storeu_ps(to + 2 * to_step, r2);
-  _mm_storeu_ps(to + 3 * to_step, r3);
-}
-
-#endif
-
-void transpose(const float* from, std::int64_t from_row, std::int64_t rows, std::int64_t depth,
-               float* to, std::int64_t to_step) {
+void transpose_panel(const float* from, std::int64_t from_row, std::int64_t rows,
+                     std::int64_t depth, float* to, std::int64_t to_step) {
   std::int64_t k = 0;
-#if defined(CONVSCOPE_ISA_IS_AVX512) || defined(CONVSCOPE_ISA_IS_AVX2)
   // The last block of 8 rows overlaps the block before it, so no partial block is needed.
-  if (rows >= 8) {
+  if (kTransposeBlock >= 8 && rows >= 8) {
     for (; k + 8 <= depth; k += 8) {
       for (std::int64_t i = 0; i < rows; i += 8) {
         const std::int64_t row = i + 8 <= rows ? i : rows - 8;
-        transpose_8x8(from + row * from_row + k, from_row, to + k * to_step + row, to_step);
+        copy_transposed_8x8(from + row * from_row + k, from_row, to + k * to_step + row, to_step);
       }
     }
-  } else if (rows >= 4) {
+  } else if (kTransposeBlock >= 4 && rows >= 4) {
     for (; k + 4 <= depth; k += 4) {
       for (std::int64_t i = 0; i < rows; i += 4) {
         const std::int64_t row = i + 4 <= rows ? i : rows - 4;
-        transpose_4x4(from + row * from_row + k, from_row, to + k * to_step + row, to_step);
+        copy_transposed_4x4(from + row * from_row + k, from_row, to + k * to_step + row, to_step);
       }
     }
   }
-#endif
   for (; k < depth; ++k) {
     for (std::int64_t i = 0; i < rows; ++i) to[k * to_step + i] = from[i * from_row + k];
   }
@@ -231,4 +178,4 @@ CONVSCOPE_SIMD_KERNELS(gemm_kernels,
                        (GemmKernels{.rows = CONVSCOPE_ISA::kRows,
                                     .columns = CONVSCOPE_ISA::kVectors * CONVSCOPE_ISA::kLanes,
                                     .tile = CONVSCOPE_ISA::run_tile,
-                                    .transpose = CONVSCOPE_ISA::transpose}))
+                                    .transpose = CONVSCOPE_ISA::transpose_panel}))

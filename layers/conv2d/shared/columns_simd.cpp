@@ -25,6 +25,7 @@
 //            Document Processing, 2006, hal inria-00112631
 // Read next  im2col_gemm_cpu.cpp, which calls these.
 #include "framework/int_math.h"
+#include "framework/simd/lane_sums.h"
 #include "framework/simd/simd.h"
 #include "framework/simd/sum_chain.h"
 #include "layers/conv2d/shared/columns.h"
@@ -46,19 +47,13 @@ CONVSCOPE_INLINE void copy(float* to, const float* from, Index count) {
     if (i < count) store(to + count - kLanes, load(from + count - kLanes));
     return;
   }
-#if defined(CONVSCOPE_ISA_IS_AVX512)
-  const auto part = static_cast<int>(count);
-  store_first(to, load_first(from, part), part);
-#else
-  for (Index i = 0; i < count; ++i) to[i] = from[i];
-#endif
+  if constexpr (kMasksAreFree) {
+    const auto part = static_cast<int>(count);
+    store_first(to, load_first(from, part), part);
+  } else {
+    for (Index i = 0; i < count; ++i) to[i] = from[i];
+  }
 }
-
-#if defined(CONVSCOPE_ISA_IS_AVX512) || defined(CONVSCOPE_ISA_IS_AVX2)
-CONVSCOPE_INLINE void copy_eight(float* to, const float* from) {
-  _mm256_storeu_ps(to, _mm256_loadu_ps(from));
-}
-#endif
 
 CONVSCOPE_INLINE void clear(float* to, Index count) {
   Index i = 0;
@@ -67,22 +62,30 @@ CONVSCOPE_INLINE void clear(float* to, Index count) {
 }
 
 // Copies one row of columns for one run of pixels: to[j] = row[left + j stride], or 0 outside [0,
-// W).
-CONVSCOPE_INLINE void copy_run(float* to, const float* row, Index left, Index stride, Index w,
-                               Index count) {
-  if (stride == 1) {
-    if (left >= 0 && left + count <= w) return copy(to, row + left, count);
-    const Index begin = least(count, most(0, -left));
-    const Index end = most(begin, least(count, w - left));
-    clear(to, begin);
-    copy(to + begin, row + left + begin, end - begin);
-    clear(to + end, count - end);
+// W). A function that is not inlined keeps the loops over rows with stride 1 short.
+[[gnu::noinline]] void copy_strided(float* to, const float* row, Index left, Index stride, Index w,
+                                    Index count) {
+  Index j = 0;
+  if (left >= 0 && left + (count - 1) * stride < w) {
+    const float* const from = row + left;
+#pragma GCC unroll 4
+    for (; j < count; ++j) to[j] = from[j * stride];
     return;
   }
-  Index j = 0;
   for (; j < count && left + j * stride < 0; ++j) to[j] = 0.0f;
   for (; j < count && left + j * stride < w; ++j) to[j] = row[left + j * stride];
   for (; j < count; ++j) to[j] = 0.0f;
+}
+
+CONVSCOPE_INLINE void copy_run(float* to, const float* row, Index left, Index stride, Index w,
+                               Index count) {
+  if (stride != 1) return copy_strided(to, row, left, stride, w, count);
+  if (left >= 0 && left + count <= w) return copy(to, row + left, count);
+  const Index begin = least(count, most(0, -left));
+  const Index end = most(begin, least(count, w - left));
+  clear(to, begin);
+  copy(to + begin, row + left + begin, end - begin);
+  clear(to + end, count - end);
 }
 
 // Packs all rows of columns for one run of pixels inside the image. copy_one(to, from) copies the
@@ -147,27 +150,23 @@ void pack(const ColumnMap& map, const float* x, Index pixel, Index count, Index 
     };
     if (map.stride_w != 1 || left < 0 || left + (map.s - 1) * map.dilation_w + run > map.w) {
       pack_across(map, image, p, left, row_begin, row_end, out, to_step, run);
-#if defined(CONVSCOPE_ISA_IS_AVX512) || defined(CONVSCOPE_ISA_IS_AVX2)
-    } else if (run == 8) {
+    } else if (kLanes > 1 && run == 8) {
       inside([](float* a, const float* b) __attribute__((always_inline)) { copy_eight(a, b); });
-#endif
-#if defined(CONVSCOPE_ISA_IS_AVX512)
-    } else if (run == 24) {
+    } else if (kMasksAreFree && run == kLanes + 8) {
       inside([](float* a, const float* b) __attribute__((always_inline)) {
         store(a, load(b));
-        copy_eight(a + 16, b + 16);
+        copy_eight(a + kLanes, b + kLanes);
       });
-    } else if (run <= 16) {
+    } else if (kMasksAreFree && run <= kLanes) {
       const auto lanes = static_cast<int>(run);
       inside([lanes](float* a, const float* b)
                  __attribute__((always_inline)) { store_first(a, load_first(b, lanes), lanes); });
-    } else if (run <= 32) {
-      const auto lanes = static_cast<int>(run) - 16;
+    } else if (kMasksAreFree && run <= 2 * kLanes) {
+      const auto lanes = static_cast<int>(run) - kLanes;
       inside([lanes](float* a, const float* b) __attribute__((always_inline)) {
         store(a, load(b));
-        store_first(a + 16, load_first(b + 16, lanes), lanes);
+        store_first(a + kLanes, load_first(b + kLanes, lanes), lanes);
       });
-#endif
     } else {
       inside([run](float* a, const float* b) __attribute__((always_inline)) { copy(a, b, run); });
     }
@@ -180,40 +179,18 @@ void pack(const ColumnMap& map, const float* x, Index pixel, Index count, Index 
   }
 }
 
-// The lanes of pixels w .. w + kLanes that read column q = w + shift, 0 <= q < Q.
-#if defined(CONVSCOPE_ISA_IS_AVX512)
-using Lanes = __mmask16;
-CONVSCOPE_INLINE Lanes lanes_between(int begin, int end) {
-  return static_cast<Lanes>(first_lanes(end) & ~static_cast<unsigned>(first_lanes(begin)));
-}
-CONVSCOPE_INLINE Vec load_lanes(const float* p, Lanes lanes) {
-  return {_mm512_maskz_loadu_ps(lanes, p)};
-}
-#elif defined(CONVSCOPE_ISA_IS_AVX2)
-using Lanes = __m256i;
-CONVSCOPE_INLINE Lanes lanes_between(int begin, int end) {
-  return _mm256_andnot_si256(first_lanes(begin), first_lanes(end));
-}
-CONVSCOPE_INLINE Vec load_lanes(const float* p, Lanes lanes) {
-  return {_mm256_maskload_ps(p, lanes)};
-}
-#else
-using Lanes = bool;
-CONVSCOPE_INLINE Lanes lanes_between(int begin, int end) { return begin < end; }
-CONVSCOPE_INLINE Vec load_lanes(const float* p, Lanes lanes) { return lanes ? load(p) : zero(); }
-#endif
-
 // Gathers one vector of pixels (w .. w + count) of every row of one channel.
 void gather_vector(const ColumnMap& map, const float* columns, Index from_step, Index w,
                    float* image) {
   constexpr Index kKept = 16;  // taps with stored masks; wider kernels recompute them
   const auto count = static_cast<int>(least(kLanes, map.w - w));
+  // The lanes of pixels w .. w + kLanes that read column q = w + shift, 0 <= q < Q.
   const auto lanes_of = [&](Index s) __attribute__((always_inline)) {
     const Index q = w + map.pad_left - s * map.dilation_w;
     const auto begin = static_cast<int>(least(kLanes, most(0, -q)));
     return lanes_between(begin, static_cast<int>(most(begin, least(count, map.q - q))));
   };
-  Lanes kept[kKept];
+  Mask kept[kKept];
   for (Index s = 0; s < least(map.s, kKept); ++s) kept[s] = lanes_of(s);
   const Index rows = most(1, kSumChain / map.s);  // kernel rows in a chain
   for (Index h = 0; h < map.h; ++h) {
@@ -229,11 +206,11 @@ void gather_vector(const ColumnMap& map, const float* columns, Index from_step, 
         const Index next = from_step - map.dilation_w;
         Index s = 0;
         for (; s + 2 <= least(map.s, kKept); s += 2, from += 2 * next) {
-          sums[0] = sums[0] + load_lanes(from, kept[s]);
-          sums[1] = sums[1] + load_lanes(from + next, kept[s + 1]);
+          sums[0] = sums[0] + load(from, kept[s]);
+          sums[1] = sums[1] + load(from + next, kept[s + 1]);
         }
         for (; s < map.s; ++s, from += next) {
-          sums[0] = sums[0] + load_lanes(from, s < kKept ? kept[s] : lanes_of(s));
+          sums[0] = sums[0] + load(from, s < kKept ? kept[s] : lanes_of(s));
         }
       }
       sum_of_all = sum_of_all + (sums[0] + sums[1]);
@@ -277,32 +254,8 @@ void unpack(const ColumnMap& map, const float* columns, Index from_step, Index c
   }
 }
 
-#if defined(CONVSCOPE_ISA_IS_AVX512)
-constexpr int kLeft = 6;
-constexpr int kRight = 4;
-#else
-constexpr int kLeft = 3;
-constexpr int kRight = 3;
-#endif
-
-#if defined(CONVSCOPE_ISA_IS_AVX512)
-// sum_each() returns the sums of the elements of four vectors. add_quarters() takes two vectors and
-// adds the quarters of each in pairs, so that the results fit into one vector. (_maskz_: GCC 12
-// warns about the other intrinsics.)
-CONVSCOPE_INLINE __m512 add_quarters(__m512 a, __m512 b) {
-  return _mm512_add_ps(_mm512_maskz_shuffle_f32x4(0xffff, a, b, 0x88),
-                       _mm512_maskz_shuffle_f32x4(0xffff, a, b, 0xdd));
-}
-CONVSCOPE_INLINE __m128 sum_each(const Vec (&v)[4]) {
-  __m512 t = add_quarters(add_quarters(v[0].v, v[1].v), add_quarters(v[2].v, v[3].v));
-  t = _mm512_add_ps(t, _mm512_maskz_permute_ps(0xffff, t, 0x4e));
-  t = _mm512_add_ps(t, _mm512_maskz_permute_ps(0xffff, t, 0xb1));
-  const __m512i first_of_quarter =
-      _mm512_setr_epi32(0, 4, 8, 12, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0);
-  return _mm512_maskz_extractf32x4_ps(0xf, _mm512_maskz_permutexvar_ps(0xffff, first_of_quarter, t),
-                                      0);
-}
-#endif
+constexpr int kLeft = kManyRegisters ? 6 : 3;
+constexpr int kRight = kManyRegisters ? 4 : 3;
 
 template <int Left, int Right>
 void dot_tile(const float* left, Index left_step, const float* right, Index right_step, Index count,
@@ -339,13 +292,10 @@ void dot_tile(const float* left, Index left_step, const float* right, Index righ
   }
 #pragma GCC unroll 8
   for (int i = 0; i < Left; ++i) {
-#if defined(CONVSCOPE_ISA_IS_AVX512)
     if constexpr (Right == 4) {
-      float* to = sums + i * sums_step;
-      _mm_storeu_ps(to, _mm_add_ps(_mm_loadu_ps(to), sum_each(acc[i])));
+      add_sums(acc[i], sums + i * sums_step);
       continue;
     }
-#endif
 #pragma GCC unroll 4
     for (int j = 0; j < Right; ++j) sums[i * sums_step + j] += sum(acc[i][j]);
   }

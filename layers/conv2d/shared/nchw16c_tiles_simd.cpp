@@ -19,11 +19,7 @@ namespace {
 
 using Index = std::int64_t;
 
-#if defined(CONVSCOPE_ISA_IS_AVX512)
-constexpr int kPixels = 14;
-#else
-constexpr int kPixels = 6;
-#endif
+constexpr int kPixels = kManyRegisters ? 14 : 6;
 constexpr int kBlock = 16;  // channels of a block
 
 // Returns the offset in `out` of vector v of a tile's channels.

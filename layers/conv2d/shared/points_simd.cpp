@@ -21,16 +21,8 @@ namespace {
 
 using Index = std::int64_t;
 
-#if defined(CONVSCOPE_ISA_IS_AVX512)
-constexpr int kRows = 14;
-constexpr int kSumRows = 8;
-#elif defined(CONVSCOPE_ISA_IS_AVX2)
-constexpr int kRows = 6;
-constexpr int kSumRows = 4;
-#else
-constexpr int kRows = 4;
-constexpr int kSumRows = 1;
-#endif
+constexpr int kRows = kManyRegisters ? 14 : kLanes > 1 ? 6 : 4;
+constexpr int kSumRows = kManyRegisters ? 8 : kLanes > 1 ? 4 : 1;
 constexpr int kVectors = 2;
 constexpr int kSumVectors = 3;
 

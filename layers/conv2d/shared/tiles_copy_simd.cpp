@@ -3,8 +3,8 @@
 // around them, runs of pixels, channels moved into the lanes. tiles.h describes each.
 //
 // Read next  tiles_simd.cpp, the tiles
+#include "framework/simd/lane_transpose.h"
 #include "framework/simd/simd.h"
-#include "framework/simd/transpose_16x16.h"
 #include "layers/conv2d/shared/tiles_parts.h"
 
 namespace convscope::CONVSCOPE_ISA {
@@ -14,27 +14,24 @@ namespace {
 template <int Step>
 CONVSCOPE_INLINE void copy_every(float* __restrict to, const float* __restrict from, Index count) {
   Index i = 0;
-#if defined(CONVSCOPE_ISA_IS_AVX512)
   if constexpr (Step == 1) {
     for (; i + kLanes <= count; i += kLanes) store(to + i, load(from + i));
-    const auto rest = static_cast<int>(count - i);
-    store_first(to + i, load_first(from + i, rest), rest);
+    if constexpr (kMasksAreFree) {
+      const auto rest = static_cast<int>(count - i);
+      store_first(to + i, load_first(from + i, rest), rest);
+      return;
+    }
+  } else if constexpr (kMasksAreFree) {
+    for (; i < count; i += kLanes) {  // the element after the last one is not read
+      const auto here = static_cast<int>(count - i < kLanes ? count - i : kLanes);
+      const int floats = 2 * here - 1;
+      const Vec low = load_first(from + 2 * i, floats < kLanes ? floats : kLanes);
+      const Vec high = load_first(from + 2 * i + kLanes, floats < kLanes ? 0 : floats - kLanes);
+      store_first(to + i, even_lanes(low, high), here);
+    }
     return;
   }
-  const __m512i even = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
-  for (; i < count; i += kLanes) {  // the element after the last one is not read
-    const auto here = static_cast<int>(count - i < kLanes ? count - i : kLanes);
-    const int floats = 2 * here - 1;
-    const Vec low = load_first(from + 2 * i, floats < kLanes ? floats : kLanes);
-    const Vec high = load_first(from + 2 * i + kLanes, floats < kLanes ? 0 : floats - kLanes);
-    store_first(to + i, Vec{_mm512_permutex2var_ps(low.v, even, high.v)}, here);
-  }
-#else
-  if constexpr (Step == 1) {
-    for (; i + kLanes <= count; i += kLanes) store(to + i, load(from + i));
-  }
   for (; i < count; ++i) to[i] = from[i * Step];
-#endif
 }
 
 // Interleaves Step rows, as weave() does. The compiler turns the loop into permutations of vectors.
@@ -116,23 +113,23 @@ void copy_runs(const float* from, Index from_step, Index channels, const PixelRu
   }
 }
 
-#if defined(CONVSCOPE_ISA_IS_AVX512)
+#if defined(CONVSCOPE_HAS_MASKS)
 
 void to_lanes(const float* from, Index from_row, Index channels, Index count, Index width,
               float* to) {
-  for (Index k = 0; k < width; k += 16) {
+  for (Index k = 0; k < width; k += kLanes) {
     const Index rows = channels - k;
-    for (Index j = 0; j < count; j += 16) {
-      const auto pixels = static_cast<int>(count - j < 16 ? count - j : 16);
-      __m512 v[16];
+    for (Index j = 0; j < count; j += kLanes) {
+      const auto pixels = static_cast<int>(count - j < kLanes ? count - j : kLanes);
+      Vec v[kLanes];
 #pragma GCC unroll 16
-      for (int i = 0; i < 16; ++i) {
-        v[i] = i < rows ? load_first(from + (k + i) * from_row + j, pixels).v : zero().v;
+      for (int i = 0; i < kLanes; ++i) {
+        v[i] = i < rows ? load_first(from + (k + i) * from_row + j, pixels) : zero();
       }
-      transpose_16x16(v);
+      transpose(v);
 #pragma GCC unroll 16
-      for (int i = 0; i < 16; ++i) {
-        if (i < pixels) _mm512_store_ps(to + (j + i) * width + k, v[i]);
+      for (int i = 0; i < kLanes; ++i) {
+        if (i < pixels) store(to + (j + i) * width + k, v[i]);
       }
     }
   }
@@ -144,28 +141,21 @@ void weave(const float* from, Index from_step, Index width, Index step, float* t
   if (step == 2) {
     const float* const __restrict odd = from + from_step;
     Index i = 0;
-#if defined(CONVSCOPE_ISA_IS_AVX512)
-    const __m512i low = _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
-    const __m512i high =
-        _mm512_setr_epi32(8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
-    for (; i + kLanes <= width / 2; i += kLanes) {
-      const __m512 a = load(from + i).v;
-      const __m512 b = load(odd + i).v;
-      store(to + 2 * i, Vec{_mm512_permutex2var_ps(a, low, b)});
-      store(to + 2 * i + kLanes, Vec{_mm512_permutex2var_ps(a, high, b)});
+    if constexpr (kMasksAreFree) {  // otherwise the compiler vectorises the loop below
+      for (; i + kLanes <= width / 2; i += kLanes) {
+        const Vec a = load(from + i), b = load(odd + i);
+        store(to + 2 * i, weave_low(a, b));
+        store(to + 2 * i + kLanes, weave_high(a, b));
+      }
+      if (i < width / 2) {
+        const auto rest = static_cast<int>(width / 2 - i);
+        const Vec a = load_first(from + i, rest), b = load_first(odd + i, rest);
+        const int floats = 2 * rest;
+        store_first(to + 2 * i, weave_low(a, b), floats < kLanes ? floats : kLanes);
+        store_first(to + 2 * i + kLanes, weave_high(a, b), floats < kLanes ? 0 : floats - kLanes);
+        i = width / 2;
+      }
     }
-    if (i < width / 2) {
-      const auto rest = static_cast<int>(width / 2 - i);
-      const __m512 a = load_first(from + i, rest).v;
-      const __m512 b = load_first(odd + i, rest).v;
-      const int floats = 2 * rest;
-      store_first(to + 2 * i, Vec{_mm512_permutex2var_ps(a, low, b)},
-                  floats < kLanes ? floats : kLanes);
-      store_first(to + 2 * i + kLanes, Vec{_mm512_permutex2var_ps(a, high, b)},
-                  floats < kLanes ? 0 : floats - kLanes);
-      i = width / 2;
-    }
-#endif
     for (; i < width / 2; ++i) {
       to[2 * i] = from[i];
       to[2 * i + 1] = odd[i];

@@ -15,7 +15,7 @@ void copy_runs(const float* from, Index from_step, Index channels, const PixelRu
                Index count, Index step, float* to, Index to_step);
 void weave(const float* from, Index from_step, Index width, Index step, float* to);
 // Null where no separate kernel exists.
-#if defined(CONVSCOPE_ISA_IS_AVX512)
+#if defined(CONVSCOPE_HAS_MASKS)
 void to_lanes(const float* from, Index from_row, Index channels, Index count, Index width,
               float* to);
 #else

@@ -10,55 +10,39 @@
 // accumulators has an unroll pragma.
 // Read next  tiles.h; tiles_copy_simd.cpp; direct_cpu.cpp and gemm_1x1_cpu.cpp, which use it
 #include "framework/int_math.h"
+#include "framework/simd/lane_transpose.h"
 #include "framework/simd/simd.h"
 #include "framework/simd/sum_chain.h"
-#include "framework/simd/transpose_16x16.h"
 #include "layers/conv2d/shared/tiles_parts.h"
 
 namespace convscope::CONVSCOPE_ISA {
 namespace {
 
-#if defined(CONVSCOPE_ISA_IS_AVX512)
-constexpr int kPixels = 14;
-constexpr int kRows = 14;
-#elif defined(CONVSCOPE_ISA_IS_AVX2)
-constexpr int kPixels = 6;
-constexpr int kRows = 6;
-#else
-constexpr int kPixels = 6;
-constexpr int kRows = 6;
-#endif
+constexpr int kPixels = kManyRegisters ? 14 : 6;
+constexpr int kRows = kManyRegisters ? 14 : 6;
 
 // ---- channels in the lanes ---------------------------------------------------------------------
 
-#if defined(CONVSCOPE_ISA_IS_AVX512)
-
-// Stores out[k out_row + j] = tile[j width + k] for k < channels <= 16, j < Pixels.
+// Stores out[k out_row + j] = tile[j width + k] for k < channels <= kLanes, j < Pixels.
 template <int Pixels>
 CONVSCOPE_INLINE void store_transposed(const float* tile, int width, int channels, float* out,
                                        Index out_row) {
-  __m512 v[16];
+  if constexpr (kMasksAreFree && Pixels <= kLanes) {
+    Vec v[kLanes];
 #pragma GCC unroll 16
-  for (int j = 0; j < 16; ++j) v[j] = j < Pixels ? _mm512_load_ps(tile + j * width) : zero().v;
-  transpose_16x16(v);
+    for (int j = 0; j < kLanes; ++j) v[j] = j < Pixels ? load(tile + j * width) : zero();
+    transpose(v);
 #pragma GCC unroll 16
-  for (int k = 0; k < 16; ++k) {
-    if (k < channels) store_first(out + k * out_row, Vec{v[k]}, Pixels);
-  }
-}
-
-#else
-
-template <int Pixels>
-CONVSCOPE_INLINE void store_transposed(const float* tile, int width, int channels, float* out,
-                                       Index out_row) {
-  for (int k = 0; k < channels; ++k) {
+    for (int k = 0; k < kLanes; ++k) {
+      if (k < channels) store_first(out + k * out_row, v[k], Pixels);
+    }
+  } else {
+    for (int k = 0; k < channels; ++k) {
 #pragma GCC unroll 8
-    for (int j = 0; j < Pixels; ++j) out[k * out_row + j] = tile[j * width + k];
+      for (int j = 0; j < Pixels; ++j) out[k * out_row + j] = tile[j * width + k];
+    }
   }
 }
-
-#endif
 
 // Prefetches the cache lines of the tile's outputs while the sums are computed.
 CONVSCOPE_INLINE void prefetch_rows(const SumTile& tile) {

@@ -58,7 +58,8 @@ CONVSCOPE_API Coefficients seconds_of_schedule(const Cost& cost, DeviceType devi
 CONVSCOPE_API double estimated_seconds(const Coefficients& terms, const Coefficients& coefficients);
 
 // Returns the FLOPs that a core computes in a cycle with the current instruction set: 8 without
-// FMA, 32 with 8 lanes, 64 with 16 lanes; for integers times peak_of_bytes().
+// FMA, 32 with 8 lanes, 64 with 16 lanes; for integers times peak_of_bytes(). The compiler
+// vectorises scalar code with 4 lanes, so vector4 and scalar have the same peak.
 CONVSCOPE_API double flops_per_cycle(DType operand_type);
 
 }  // namespace convscope

@@ -150,7 +150,7 @@ TEST_P(GemmOnEachIsa, GivesTheSameBitsOnOneAndTwoThreads) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Isas, GemmOnEachIsa,
-                         ::testing::Values(Isa::scalar, Isa::avx2, Isa::avx512),
+                         ::testing::Values(Isa::scalar, Isa::vector4, Isa::avx2, Isa::avx512),
                          [](const auto& param_info) {
                            return std::string(name_of(param_info.param));
                          });

@@ -47,9 +47,10 @@ double tolerance(const Numbers& x) {
 // transforms read. The numbers are 64-byte aligned and differ between lanes.
 struct Machine {
   Machine(Isa isa, int which)
-      : lanes(isa == Isa::avx512 ? 16
-              : isa == Isa::avx2 ? 8
-                                 : 1),
+      : lanes(isa == Isa::avx512    ? 16
+              : isa == Isa::avx2    ? 8
+              : isa == Isa::vector4 ? 4
+                                    : 1),
         kernels(fft_kernels.get(isa)),
         transform(kernels.lengths[which]),
         length(static_cast<std::size_t>(transform.length)) {}

@@ -10,6 +10,7 @@
 #include "framework/ops/elementwise.h"
 #include "framework/ops/reshape.h"
 #include "framework/random.h"
+#include "framework/simd/cpu_isa.h"
 #include "layers/layer_types.h"
 #include "layers/plan/step_plan.h"
 #include "tests/layers/layer_cases.h"
@@ -319,7 +320,8 @@ void expect_same_network(const char* name, Pairs options) {
     ASSERT_NE(a, nullptr);
     ASSERT_NE(b, nullptr);
     EXPECT_GE(nchw16c_convolutions(*b), 20) << b->text();
-    EXPECT_LE(b->conversions(), 2) << b->text();
+    // Without wide vectors, dw of the first layer is cheaper in NCHW.
+    EXPECT_LE(b->conversions(), current_isa() < Isa::avx2 ? 3 : 2) << b->text();
     const Tensor x = images(input, batch);
     const double loss = a->forward(x, labels(4));
     EXPECT_NEAR(b->forward(x, labels(4)), loss, 1e-4 * std::abs(loss)) << name;

@@ -57,7 +57,7 @@ CONVSCOPE_INLINE void gradient_chain(const GradientTile& tile, Index first, Inde
       for (int c = 0; c < Channels; ++c) {
 #pragma GCC unroll 8
         for (int s = 0; s < S; ++s) {
-          weights[c][s] = set_wide(w[c * S + s]);
+          weights[c][s] = wide::broadcast(w[c * S + s]);
           keep_in_register(weights[c][s]);
         }
       }
@@ -66,7 +66,7 @@ CONVSCOPE_INLINE void gradient_chain(const GradientTile& tile, Index first, Inde
         if (j < tile.first || j >= tile.end) continue;
 #pragma GCC unroll 2
         for (int v = 0; v < Vectors; ++v) {
-          Wide value = load_wide(dz_row + (tile.q + j) * tile.pixel + v * kWide);
+          Wide value = wide::load(dz_row + (tile.q + j) * tile.pixel + v * kWide);
           keep_in_register(value);
 #pragma GCC unroll 8
           for (int s = 0; s < S; ++s) {
@@ -91,8 +91,8 @@ CONVSCOPE_INLINE void gradient_chain(const GradientTile& tile, Index first, Inde
 #pragma GCC unroll 8
       for (int j = 0; j < Columns; ++j) {
         float* const to = tile.dx + c * tile.dx_channel + j * tile.pixel + v * kWide;
-        if (first > 0) sums[c][v][j] = load_wide(to) + sums[c][v][j];
-        store_wide(to, sums[c][v][j]);
+        if (first > 0) sums[c][v][j] = wide::load(to) + sums[c][v][j];
+        store(to, sums[c][v][j]);
       }
     }
   }

@@ -3,8 +3,8 @@
 #pragma once
 
 #include "framework/int_math.h"
-#include "framework/simd/lane_vector.h"
 #include "framework/simd/sum_chain.h"
+#include "framework/simd/window_taps.h"
 #include "layers/conv2d/batch_lanes/cpu/batch_lanes.h"
 
 namespace convscope::CONVSCOPE_ISA {
@@ -13,19 +13,14 @@ using Index = std::int64_t;
 
 // The number of channels of dx that backward_data computes at once. Weights are packed for this
 // number as [block][K][R][channels][S].
-#if defined(CONVSCOPE_ISA_IS_AVX512)
-inline constexpr int kGradientChannels = 2;
-#else
-inline constexpr int kGradientChannels = 1;
-#endif
+inline constexpr int kGradientChannels = kManyRegisters ? 2 : 1;
+
+// The vectors of the largest pixel, which has 16 samples.
+inline constexpr int kPixelVectors = 16 / kWide;
 
 // Tells whether both vectors of a pixel are processed together. The loads then alternate between
 // the two halves of a cache line, which avoids conflicts between the banks of L1.
-#if defined(CONVSCOPE_ISA_IS_AVX2)
-inline constexpr bool kPairs = true;
-#else
-inline constexpr bool kPairs = false;
-#endif
+inline constexpr bool kPairs = kPixelVectors == 2;
 
 // Splits `count` items into blocks of nearly equal size.
 struct Blocks {
@@ -92,7 +87,7 @@ void max_pool2x2(Index planes, Index h, Index w, int lanes, bool relu, const flo
                  std::uint8_t* winners);
 // to_lanes and from_lanes are null if the instruction set has no special copy; batch_lanes.cpp then
 // calls gemm's transpose.
-#if defined(CONVSCOPE_ISA_IS_AVX512)
+#if defined(CONVSCOPE_HAS_MASKS)
 void to_lanes(const float* from, Index samples, Index size, int lanes, float* to);
 void from_lanes(const float* from, Index samples, Index size, int lanes, float* to);
 #else

@@ -39,8 +39,8 @@ void pool_rows(Index planes, Index h, Index w, Index lanes, bool relu, const flo
         // vector holds several pixels (Ratio > 1), `next` is the following vector.
         const Index at = Ratio > 1 ? 2 * i : i / lanes * 2 * lanes + i % lanes;
         const Index next = at + (Ratio > 1 ? kWide : lanes);
-        const Wide a = load_wide(above + at), b = load_wide(above + next);
-        const Wide c = load_wide(below + at), d = load_wide(below + next);
+        const Wide a = wide::load(above + at), b = wide::load(above + next);
+        const Wide c = wide::load(below + at), d = wide::load(below + next);
         store_largest(even_pixels<Ratio>(a, b), odd_pixels<Ratio>(a, b), even_pixels<Ratio>(c, d),
                       odd_pixels<Ratio>(c, d), relu, false, y + i, winners + i);
       }
@@ -67,14 +67,14 @@ CONVSCOPE_INLINE void unpool_plane(Index h, Index w, Index lanes, const float* d
     for (; i + kWide <= y_row; i += kWide) {
       const Index at = Ratio > 1 ? 2 * i : i / lanes * 2 * lanes + i % lanes;
       const Index next = at + (Ratio > 1 ? kWide : lanes);
-      const Wide value = load_wide(dy + i);
-      const Winners winner = load_winners(winners + i);
+      const Wide value = wide::load(dy + i);
+      const wide::Taps winner = wide::load_taps(winners + i);
       const Wide a = keep(won(winner, 0), value), b = keep(won(winner, 1), value);
       const Wide c = keep(won(winner, 2), value), d = keep(won(winner, 3), value);
-      store_wide(above + at, weave_first<Ratio>(a, b));
-      store_wide(above + next, weave_second<Ratio>(a, b));
-      store_wide(below + at, weave_first<Ratio>(c, d));
-      store_wide(below + next, weave_second<Ratio>(c, d));
+      store(above + at, weave_first<Ratio>(a, b));
+      store(above + next, weave_second<Ratio>(a, b));
+      store(below + at, weave_first<Ratio>(c, d));
+      store(below + next, weave_second<Ratio>(c, d));
       all = all + choose(won(winner, kNoWinner), value, no_wide());
     }
     for (; i < y_row; ++i) {
@@ -92,7 +92,7 @@ CONVSCOPE_INLINE void unpool_plane(Index h, Index w, Index lanes, const float* d
     }
   }
   if (h % 2 != 0) clear(dx + (h - 1) * w * lanes, w * lanes);
-  for (Index i = 0; i < 16; i += kWide) all = all + load_wide(rest + i);
+  for (Index i = 0; i < 16; i += kWide) all = all + wide::load(rest + i);
   *sum = all;
 }
 
@@ -105,7 +105,7 @@ void unpool(Index planes, Index h, Index w, Index lanes, const float* dy,
     unpool_plane<Ratio>(h, w, lanes, dy + at, winners + at, dx + plane * h * w * lanes, &sum);
     if (sums != nullptr) {
       float* const to = sums + plane * kWide;
-      store_wide(to, load_wide(to) + sum);
+      store(to, wide::load(to) + sum);
     }
   }
 }
@@ -141,7 +141,7 @@ namespace {
 void relu_backward(const float* dy, const float* y, Index count, float* dx) {
   Index i = 0;
   for (; i + kWide <= count; i += kWide) {
-    store_wide(dx + i, keep(passes_relu(load_wide(y + i)), load_wide(dy + i)));
+    store(dx + i, keep(passes_relu(wide::load(y + i)), wide::load(dy + i)));
   }
   for (; i < count; ++i) dx[i] = y[i] <= 0.0f ? 0.0f : dy[i];
 }
@@ -163,11 +163,11 @@ void output_gradient(const LanesConv& z, const float* dy, const float* y,
   if (bias == nullptr) return;
   for (Index k = 0; k < z.k; ++k) {
     const float* const from = dy + k * plane;
-    Wide all = load_wide(bias + k * kWide);
+    Wide all = wide::load(bias + k * kWide);
     Index i = 0;
-    for (; i + kWide <= plane; i += kWide) all = all + load_wide(from + i);
-    if (i < plane) all = all + load_wide(from + i, static_cast<int>(plane - i));
-    store_wide(bias + k * kWide, all);
+    for (; i + kWide <= plane; i += kWide) all = all + wide::load(from + i);
+    if (i < plane) all = all + wide::load_first(from + i, static_cast<int>(plane - i));
+    store(bias + k * kWide, all);
   }
 }
 

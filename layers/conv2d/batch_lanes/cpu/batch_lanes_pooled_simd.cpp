@@ -9,7 +9,7 @@
 // Method     Blends select the pixel: rows by a, then columns by b; neighbouring taps share the
 //            column blends. R S taps of one window cost R (S + 1) + R S blends + R S FMAs instead
 //            of 4 R S FMAs. Zen 4 does two blends and one FMA a cycle, so 5x5 takes 46 cycles
-//            instead of 100. Only AVX-512 with 16 lanes is supported, because the blends need mask
+//            instead of 100. Only AVX-512 is supported, because the blends need mask
 //            registers; all other cases expand the gradient to dz first. For dx, blends select the
 //            weights: bit a selects row h - 2i or h - 2i - 1 of the kernel, and bit b shifts the
 //            columns. A row of dx stays in registers over all (k, i).
@@ -22,32 +22,26 @@
 namespace convscope::CONVSCOPE_ISA {
 namespace {
 
-#if defined(CONVSCOPE_ISA_IS_AVX512)
+#if defined(CONVSCOPE_HAS_MASKS)
 
 constexpr Index kRowBytes = 24 * 1024;
 
 // One vector of pool windows: their gradients, and masks that select the row and column of each
 // maximum.
 struct Picks {
-  WideMask row, column;  // 1: the maximum is in the second row or column
-  Wide g;                // the gradient; 0 where ReLU returned 0
+  Mask row, column;  // 1: the maximum is in the second row or column
+  Wide g;            // the gradient; 0 where ReLU returned 0
 };
 CONVSCOPE_INLINE Picks load_picks(const float* dy, const std::uint8_t* winners) {
-  const Winners winner = load_winners(winners);
-  return {_mm_test_epi8_mask(winner.v, _mm_set1_epi8(2)),
-          _mm_test_epi8_mask(winner.v, _mm_set1_epi8(1)),
-          {_mm512_maskz_loadu_ps(_mm_testn_epi8_mask(winner.v, _mm_set1_epi8(4)), dy)}};
+  const Taps winner = load_taps(winners);
+  return {taps_with(winner, 2), taps_with(winner, 1), load(dy, taps_without(winner, kNoWinner))};
 }
 
 // Loads the first `count` lanes; the gradient of the other lanes is 0.
 CONVSCOPE_INLINE Picks load_picks(const float* dy, const std::uint8_t* winners, int count) {
-  const WideMask lanes = first_lanes(count);
-  const Winners winner = {_mm_maskz_loadu_epi8(lanes, winners)};
-  const auto passes =
-      static_cast<WideMask>(lanes & _mm_testn_epi8_mask(winner.v, _mm_set1_epi8(4)));
-  return {_mm_test_epi8_mask(winner.v, _mm_set1_epi8(2)),
-          _mm_test_epi8_mask(winner.v, _mm_set1_epi8(1)),
-          {_mm512_maskz_loadu_ps(passes, dy)}};
+  const Taps winner = load_taps(winners, count);
+  const Mask passes = both(first_lanes(count), taps_without(winner, kNoWinner));
+  return {taps_with(winner, 2), taps_with(winner, 1), load(dy, passes)};
 }
 
 struct PooledTile {
@@ -73,8 +67,8 @@ CONVSCOPE_INLINE void add_windows(const PooledTile& tile, const float* x, Index 
 #pragma GCC unroll 8
   for (int t = 0; t <= S; ++t) {
     const float* const pixel = Split ? x + t % 2 * tile.split + t / 2 * tile.lanes : x + t * kWide;
-    above[t] = load_wide(pixel);
-    below[t] = load_wide(pixel + tile.x_row);
+    above[t] = wide::load(pixel);
+    below[t] = wide::load(pixel + tile.x_row);
     if constexpr (Kernels > 1) {
       keep_in_register(above[t]);
       keep_in_register(below[t]);
@@ -111,7 +105,7 @@ CONVSCOPE_INLINE void add_chain(const PooledTile& tile, const Wide (&sums)[Kerne
   for (int k = 0; k < Kernels; ++k) {
     float* const to = tile.sums + k * tile.sum_channel;
 #pragma GCC unroll 8
-    for (int s = 0; s < S; ++s) store_wide(to + s * kWide, load_wide(to + s * kWide) + sums[k][s]);
+    for (int s = 0; s < S; ++s) store(to + s * kWide, wide::load(to + s * kWide) + sums[k][s]);
   }
 }
 
@@ -234,12 +228,12 @@ void pooled_weight(const LanesConv& z, const float* x, const float* dy, const st
   }
   for (Index k = 0; k < z.k; ++k) {
     float* const to = sums + (z.k * z.c * z.r * z.s + k) * kWide;
-    Wide all = load_wide(to);
+    Wide all = wide::load(to);
     const Index end = (k + 1) * tile.dy_channel;
     Index at = k * tile.dy_channel;
     for (; at + kWide <= end; at += kWide) all = all + load_picks(dy + at, winners + at).g;
     if (at < end) all = all + load_picks(dy + at, winners + at, static_cast<int>(end - at)).g;
-    store_wide(to, all);
+    store(to, all);
   }
 }
 
@@ -275,11 +269,11 @@ CONVSCOPE_INLINE void pooled_gradient_chain(const PooledGradientTile& tile, Inde
       const float* const w = tile.w + k * tile.w_channel + (r > 0 ? r - 1 : 0) * tile.w_row;
       Wide second[S];
 #pragma GCC unroll 8
-      for (int s = 0; s < S; ++s) second[s] = set_wide(w[s]);
+      for (int s = 0; s < S; ++s) second[s] = wide::broadcast(w[s]);
       if (both) {
         Wide first[S];
 #pragma GCC unroll 8
-        for (int s = 0; s < S; ++s) first[s] = set_wide(w[tile.w_row + s]);
+        for (int s = 0; s < S; ++s) first[s] = wide::broadcast(w[tile.w_row + s]);
 #pragma GCC unroll 8
         for (int j = 0; j < Windows; ++j) {
           const Picks picks = load_picks(tile.dy + at + j * kWide, tile.winners + at + j * kWide);
@@ -293,11 +287,11 @@ CONVSCOPE_INLINE void pooled_gradient_chain(const PooledGradientTile& tile, Inde
           sums[2 * j + S] = fma(picks.g, keep(picks.column, left), sums[2 * j + S]);
         }
       } else {
-        const WideMask wanted = r > 0 ? 0xffff : 0;
+        const Mask wanted = r > 0 ? all_lanes() : Mask{};
 #pragma GCC unroll 8
         for (int j = 0; j < Windows; ++j) {
           const Picks picks = load_picks(tile.dy + at + j * kWide, tile.winners + at + j * kWide);
-          const Wide g = keep(static_cast<WideMask>(~(picks.row ^ wanted)), picks.g);
+          const Wide g = keep(equal(picks.row, wanted), picks.g);
           Wide left = no_wide();
 #pragma GCC unroll 8
           for (int s = 0; s < S; ++s) {
@@ -314,7 +308,7 @@ CONVSCOPE_INLINE void pooled_gradient_chain(const PooledGradientTile& tile, Inde
     const Index at = tile.column + t;
     if (at < 0 || at >= tile.columns) continue;
     float* const to = tile.dx + at * kWide;
-    store_wide(to, load_wide(to) + sums[t]);
+    store(to, wide::load(to) + sums[t]);
   }
 }
 

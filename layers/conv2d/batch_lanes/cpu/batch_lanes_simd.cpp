@@ -16,13 +16,7 @@
 namespace convscope::CONVSCOPE_ISA {
 namespace {
 
-#if defined(CONVSCOPE_ISA_IS_AVX512)
-constexpr int kKernels = 6;
-#elif defined(CONVSCOPE_ISA_IS_AVX2)
-constexpr int kKernels = 3;
-#else
-constexpr int kKernels = 2;
-#endif
+constexpr int kKernels = kManyRegisters ? 6 : kLanes > 1 ? 3 : 2;
 
 // ---- sums over (c, r, s) -----------------------------------------------------------------------
 
@@ -50,14 +44,14 @@ CONVSCOPE_INLINE void add_chain(const Tile& tile, const float* x_channel, const 
         Wide weights[Kernels];
 #pragma GCC unroll 8
         for (int k = 0; k < Kernels; ++k) {
-          weights[k] = set_wide(w[k]);
+          weights[k] = wide::broadcast(w[k]);
           keep_in_register(weights[k]);
         }
 #pragma GCC unroll 2
         for (int i = 0; i < Rows; ++i) {
 #pragma GCC unroll 4
           for (int j = 0; j < Columns; ++j) {
-            Wide pixel = load_wide(x + i * tile.row_step + j * tile.column_step);
+            Wide pixel = wide::load(x + i * tile.row_step + j * tile.column_step);
             keep_in_register(pixel);
 #pragma GCC unroll 8
             for (int k = 0; k < Kernels; ++k) {
@@ -81,7 +75,7 @@ CONVSCOPE_INLINE void keep_totals(const Wide (&sums)[Kernels][Count], float* tot
 #pragma GCC unroll 8
   for (int k = 0; k < Kernels; ++k) {
 #pragma GCC unroll 4
-    for (int i = 0; i < Count; ++i) store_wide(totals + (k * Count + i) * kWide, sums[k][i]);
+    for (int i = 0; i < Count; ++i) store(totals + (k * Count + i) * kWide, sums[k][i]);
   }
 }
 template <int Kernels, int Count>
@@ -90,7 +84,7 @@ CONVSCOPE_INLINE void add_totals(const float* totals, Wide (&sums)[Kernels][Coun
   for (int k = 0; k < Kernels; ++k) {
 #pragma GCC unroll 4
     for (int i = 0; i < Count; ++i) {
-      sums[k][i] = load_wide(totals + (k * Count + i) * kWide) + sums[k][i];
+      sums[k][i] = wide::load(totals + (k * Count + i) * kWide) + sums[k][i];
     }
   }
 }
@@ -147,7 +141,7 @@ template <int Kernels, int Count>
 CONVSCOPE_INLINE void start_from_bias(const float* bias, Wide (&sums)[Kernels][Count]) {
 #pragma GCC unroll 8
   for (int k = 0; k < Kernels; ++k) {
-    const Wide start = bias == nullptr ? no_wide() : set_wide(bias[k]);
+    const Wide start = bias == nullptr ? no_wide() : wide::broadcast(bias[k]);
 #pragma GCC unroll 4
     for (int i = 0; i < Count; ++i) sums[k][i] = start;
   }
@@ -169,7 +163,7 @@ void plain_tile(const Tile& tile, const Target& target) {
   for (int k = 0; k < Kernels; ++k) {
 #pragma GCC unroll 4
     for (int j = 0; j < Columns; ++j) {
-      store_wide(target.y + k * target.y_channel + j * target.y_step, sums[k][j]);
+      store(target.y + k * target.y_channel + j * target.y_step, sums[k][j]);
     }
   }
 }
@@ -177,7 +171,7 @@ void plain_tile(const Tile& tile, const Target& target) {
 // Computes a row shorter than one vector, one kernel at a time.
 void short_tile(const Tile& tile, const Target& target, Index kernels) {
   for (Index k = 0; k < kernels; ++k) {
-    Wide sum = target.bias == nullptr ? no_wide() : set_wide(target.bias[k]);
+    Wide sum = target.bias == nullptr ? no_wide() : wide::broadcast(target.bias[k]);
     Wide chain = no_wide();
     Index length = 0;
     for (Index c = 0; c < tile.channels; ++c) {
@@ -185,7 +179,7 @@ void short_tile(const Tile& tile, const Target& target, Index kernels) {
         for (Index s = 0; s < tile.s; ++s) {
           const float* const x = tile.x + c * tile.x_channel + r * tile.x_row + s * tile.x_tap;
           const float w = tile.w[c * tile.w_channel + r * tile.w_row + s * kernels + k];
-          chain = fma(set_wide(w), load_wide(x, target.count), chain);
+          chain = fma(wide::broadcast(w), wide::load_first(x, target.count), chain);
         }
         length += tile.s;
         if (length < kSumChain) continue;
@@ -196,7 +190,7 @@ void short_tile(const Tile& tile, const Target& target, Index kernels) {
     }
     sum = sum + chain;
     if (target.relu) sum = rectified(sum);
-    store_wide(target.y + k * target.y_channel, sum, target.count);
+    store_first(target.y + k * target.y_channel, sum, target.count);
   }
 }
 
@@ -227,13 +221,13 @@ void pooled_tile(const Tile& tile, const Target& target) {
   Wide sums[Kernels][2 * Columns];
   start_from_bias(target.bias, sums);
   add_products<Kernels, 2, Columns>(tile, sums);
-  WideMask nan = either_nan(sums[0][0], sums[0][Columns]);
+  wide::Mask nan = unordered(sums[0][0], sums[0][Columns]);
 #pragma GCC unroll 8
   for (int k = 0; k < Kernels; ++k) {
-    nan = or_mask(nan, or_mask(either_nan(sums[k][0], sums[k][Columns - 1]),
-                               either_nan(sums[k][Columns], sums[k][2 * Columns - 1])));
+    nan = either(nan, either(unordered(sums[k][0], sums[k][Columns - 1]),
+                             unordered(sums[k][Columns], sums[k][2 * Columns - 1])));
   }
-  if (__builtin_expect(any_lane(nan), 0)) {
+  if (__builtin_expect(any(nan), 0)) {
     store_pooled<Kernels, Ratio, Columns>(sums, target, false);
   } else {
     store_pooled<Kernels, Ratio, Columns>(sums, target, true);

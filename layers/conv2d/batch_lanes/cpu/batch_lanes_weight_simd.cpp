@@ -18,13 +18,15 @@ namespace {
 
 constexpr Index kRowBytes = 24 * 1024;
 
-#if defined(CONVSCOPE_ISA_IS_AVX512)
-constexpr int kMaxTaps = 7;
-constexpr int kMaxKernels[kMaxTaps + 1] = {0, 8, 8, 8, 6, 5, 4, 3};
-#else
-constexpr int kMaxTaps = 5;
-constexpr int kMaxKernels[kMaxTaps + 1] = {0, 6, 4, 3, 2, 2};
-#endif
+constexpr int kMaxTaps = kManyRegisters ? 7 : 5;
+constexpr int kMaxKernels[8] = {0,
+                                kManyRegisters ? 8 : 6,
+                                kManyRegisters ? 8 : 4,
+                                kManyRegisters ? 8 : 3,
+                                kManyRegisters ? 6 : 2,
+                                kManyRegisters ? 5 : 2,
+                                4,
+                                3};
 
 struct WeightTile {
   const float* x;     // the pixel of the first tap
@@ -50,7 +52,7 @@ CONVSCOPE_INLINE void add_pixel(const WeightTile& tile, const float* x, const fl
 #pragma GCC unroll 2
     for (int v = 0; v < Vectors; ++v) {
       const float* const from = dz + k * tile.dz_channel + v * kWide;
-      values[k][v] = Rest ? load_wide(from, tile.rest) : load_wide(from);
+      values[k][v] = Rest ? wide::load_first(from, tile.rest) : wide::load(from);
     }
   }
 #pragma GCC unroll 8
@@ -59,7 +61,7 @@ CONVSCOPE_INLINE void add_pixel(const WeightTile& tile, const float* x, const fl
 #pragma GCC unroll 2
     for (int v = 0; v < Vectors; ++v) {
       const float* const from = x + s * tile.tap + v * kWide;
-      pixel[v] = Rest ? load_wide(from, tile.rest) : load_wide(from);
+      pixel[v] = Rest ? wide::load_first(from, tile.rest) : wide::load(from);
       if constexpr (Kernels > 1) keep_in_register(pixel[v]);
     }
 #pragma GCC unroll 2
@@ -87,7 +89,7 @@ CONVSCOPE_INLINE void add_chain(const WeightTile& tile, const Wide (&sums)[Kerne
 #pragma GCC unroll 8
     for (int s = 0; s < Taps; ++s) {
       float* const to = tile.sums + k * tile.sum_channel + s * kWide;
-      store_wide(to, load_wide(to) + sums[k][s]);
+      store(to, wide::load(to) + sums[k][s]);
     }
   }
 }
@@ -240,11 +242,11 @@ void backward_weight(const LanesConv& z, const float* x, const float* dz, float*
 void reduce(const LanesConv& z, const float* sums, Index step, Index chunks, Index k_begin,
             Index k_end, float* dw, float* db, bool accumulate) {
   const auto total_at = [=](Index i) {
-    Wide all = load_wide(sums + i * kWide);
+    Wide all = wide::load(sums + i * kWide);
     for (Index chunk = 1; chunk < chunks; ++chunk) {
-      all = all + load_wide(sums + chunk * step + i * kWide);
+      all = all + wide::load(sums + chunk * step + i * kWide);
     }
-    return total(all);
+    return sum(all);
   };
   const Index depth = z.c * z.r * z.s;
   for (Index i = k_begin * depth; i < k_end * depth; ++i) {

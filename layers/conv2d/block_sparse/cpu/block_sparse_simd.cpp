@@ -13,6 +13,7 @@
 // GCC 12 keeps an array on the stack when a loop without unrolling indexes it, so every loop over
 // accumulators has an unroll pragma.
 // Read next  block_sparse_tiles.h; block_sparse_cpu.cpp, which calls the tiles
+#include "framework/simd/lane_sums.h"
 #include "framework/simd/simd.h"
 #include "layers/conv2d/block_sparse/cpu/block_sparse_tiles.h"
 
@@ -23,13 +24,11 @@ using Index = std::int64_t;
 
 constexpr int kBlock = 16;                 // channels of a block, weights of an entry
 constexpr int kVectors = kBlock / kLanes;  // vectors of an entry
-#if defined(CONVSCOPE_ISA_IS_AVX512)
-constexpr int kPixels = 28, kDotPixels = 28;
-#elif defined(CONVSCOPE_ISA_IS_AVX2)
-constexpr int kPixels = 6, kDotPixels = 12;
-#else
-constexpr int kPixels = 1, kDotPixels = 4;
-#endif
+// The accumulators, weights and pixels of a tile fill the registers. With one lane, they cannot.
+constexpr int kPixels = kManyRegisters ? 28
+                        : kLanes > 1   ? (kRegisters - kVectors - 1) / kVectors
+                                       : 1;
+constexpr int kDotPixels = kManyRegisters ? 28 : kLanes > 1 ? 12 : 4;
 
 // Tells whether the register file has room to load the next entry's weights early.
 constexpr bool kAhead = kRegisters >= 32;
@@ -230,58 +229,10 @@ void dot_tile(const SparseTile& tile, const SparsePart& part, int channels, int 
 
 // ---- reduces the lanes of 16 channels ----------------------------------------------------------
 
-#if defined(CONVSCOPE_ISA_IS_AVX512)
-
-// Returns a vector whose quarter i holds the sums of the four lanes in quarter i of a, b, c and d.
-CONVSCOPE_INLINE __m512 quarters(__m512 a, __m512 b, __m512 c, __m512 d) {
-  const __m512 ab = _mm512_add_ps(_mm512_unpacklo_ps(a, b), _mm512_unpackhi_ps(a, b));
-  const __m512 cd = _mm512_add_ps(_mm512_unpacklo_ps(c, d), _mm512_unpackhi_ps(c, d));
-  const __m512d x = _mm512_castps_pd(ab), y = _mm512_castps_pd(cd);
-  return _mm512_add_ps(_mm512_castpd_ps(_mm512_unpacklo_pd(x, y)),
-                       _mm512_castpd_ps(_mm512_unpackhi_pd(x, y)));
-}
-CONVSCOPE_INLINE __m512 halves(__m512 a, __m512 b) {
-  return _mm512_add_ps(_mm512_shuffle_f32x4(a, b, 0x88), _mm512_shuffle_f32x4(a, b, 0xdd));
-}
-// Computes out[c] = the sum of the lanes of sums[c step].
-CONVSCOPE_INLINE void fold_pixel(const float* sums, Index step, float* out) {
-  const auto four = [&](int c) __attribute__((always_inline)) {
-    return quarters(load(sums + c * step).v, load(sums + (c + 1) * step).v,
-                    load(sums + (c + 2) * step).v, load(sums + (c + 3) * step).v);
-  };
-  store(out, {halves(halves(four(0), four(4)), halves(four(8), four(12)))});
-}
-
-#elif defined(CONVSCOPE_ISA_IS_AVX2)
-
-CONVSCOPE_INLINE __m256 halves(__m256 a, __m256 b, __m256 c, __m256 d) {
-  return _mm256_hadd_ps(_mm256_hadd_ps(a, b), _mm256_hadd_ps(c, d));
-}
-CONVSCOPE_INLINE void fold_pixel(const float* sums, Index step, float* out) {
-#pragma GCC unroll 2
-  for (int c = 0; c < kBlock; c += 8) {
-    const auto four = [&](int f) __attribute__((always_inline)) {
-      const float* const at = sums + (c + f) * step;
-      return halves(load(at).v, load(at + step).v, load(at + 2 * step).v, load(at + 3 * step).v);
-    };
-    const __m256 a = four(0), b = four(4);
-    store(out + c,
-          {_mm256_add_ps(_mm256_permute2f128_ps(a, b, 0x20), _mm256_permute2f128_ps(a, b, 0x31))});
-  }
-}
-
-#else
-
-CONVSCOPE_INLINE void fold_pixel(const float* sums, Index step, float* out) {
-  for (int c = 0; c < kBlock; ++c) out[c] = sums[c * step];
-}
-
-#endif
-
 void fold(const SparseTile& tile, const float* sums) {
   for (int i = 0; i < tile.rows; ++i) {
     for (int j = 0; j < tile.columns; ++j, sums += kLanes) {
-      fold_pixel(sums, kDotPixels * kLanes, tile.out[i] + j * tile.out_step);
+      store_16_sums(sums, kDotPixels * kLanes, tile.out[i] + j * tile.out_step);
     }
   }
 }

@@ -144,7 +144,8 @@ class Sums {
                   kChannelBlock;
     tile.beside_row = z_.q() * kChannelBlock;
     tile.next = tile.beside;
-    const int vectors = kernels_.lanes == 8 ? 2 : 1;
+    // Two vectors share each load of a pixel, unless a block is one vector.
+    const int vectors = kernels_.lanes > 1 && kernels_.lanes < kChannelBlock ? 2 : 1;
     const Index tiles = ceil_div(last - first, kEntriesAtOnce);
     for (Index t = 0; t < tiles; ++t) {
       const Index from = first + t * (last - first) / tiles;

@@ -59,11 +59,7 @@ CONVSCOPE_INLINE void backward_rows(const DepthwiseMap& z, const float* dy,
     if (h < 0 || h >= z.h) continue;
     const auto& pair = sums[k / 2][k % 2];
     float* const to = dx + h * z.w + 2 * i - z.pad_left;
-    if constexpr (L::kCount == 8 && kMasksAreFree) {
-      store_woven(to, pair[0], pair[1], here, accumulate);
-    } else {
-      store_woven<L>(to, pair[0], pair[1], here, accumulate);
-    }
+    store_woven(to, pair[0], pair[1], here, accumulate);
   }
 }
 
@@ -157,10 +153,11 @@ template <int R, int S>
 struct TapSums {
   typename Wide::V wide[R * S];
   typename Narrow::V narrow[R * S];
-  CONVSCOPE_INLINE typename Wide::V* of(Wide) { return wide; }
-#if defined(CONVSCOPE_ISA_IS_AVX512)
-  CONVSCOPE_INLINE typename Narrow::V* of(Narrow) { return narrow; }
-#endif
+  template <class L>
+  CONVSCOPE_INLINE typename L::V* of(L) {
+    if constexpr (L::kCount == Wide::kCount) return wide;
+    if constexpr (L::kCount != Wide::kCount) return narrow;
+  }
 };
 
 // Adds the gradient of kernel rows [r, r + Taps) from rows [p, p + Rows) of dy, for one vector

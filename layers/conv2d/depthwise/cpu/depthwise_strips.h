@@ -19,19 +19,8 @@ using Index = std::int64_t;
 CONVSCOPE_INLINE Index least(Index a, Index b) { return a < b ? a : b; }
 CONVSCOPE_INLINE Index most(Index a, Index b) { return a > b ? a : b; }
 
-#if defined(CONVSCOPE_ISA_IS_AVX512)
-using Wide = SixteenPixels;
-using Narrow = EightPixels;
-constexpr bool kMasksAreFree = true;  // a masked load costs no more than a plain one
-#elif defined(CONVSCOPE_ISA_IS_AVX2)
-using Wide = EightPixels;
-using Narrow = EightPixels;
-constexpr bool kMasksAreFree = false;
-#else
-using Wide = OnePixel;
-using Narrow = OnePixel;
-constexpr bool kMasksAreFree = false;
-#endif
+using Wide = WidePixels;
+using Narrow = NarrowPixels;
 
 // loaded   one load for each tap; with stride 2, two loads for each pair of taps (even and odd
 // elements)

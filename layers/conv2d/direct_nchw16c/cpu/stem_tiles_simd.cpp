@@ -17,11 +17,7 @@ namespace {
 
 using Index = std::int64_t;
 
-#if defined(CONVSCOPE_ISA_IS_AVX512)
-constexpr int kStemPixels = 14;
-#else
-constexpr int kStemPixels = 6;
-#endif
+constexpr int kStemPixels = kManyRegisters ? 14 : 6;
 constexpr int kStemBlock = 16;  // channels of a block
 
 template <int Pixels, int Vectors, int Step>

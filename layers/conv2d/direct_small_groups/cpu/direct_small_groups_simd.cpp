@@ -18,7 +18,7 @@
 // GCC 12 keeps an array on the stack when a loop without unrolling indexes it, so every loop over
 // accumulators has an unroll pragma.
 // Read next  direct_small_groups_tiles.h; direct_small_groups_cpu.cpp, the caller
-#include "layers/conv2d/direct_small_groups/cpu/direct_small_groups_lanes.h"
+#include "framework/simd/lane_exchange.h"
 #include "layers/conv2d/direct_small_groups/cpu/direct_small_groups_tiles.h"
 
 namespace convscope::CONVSCOPE_ISA {
@@ -26,11 +26,7 @@ namespace {
 
 using Index = std::int64_t;
 
-#if defined(CONVSCOPE_ISA_IS_AVX512)
-constexpr int kPixels = 14;
-#else
-constexpr int kPixels = 10;
-#endif
+constexpr int kPixels = kManyRegisters ? 14 : 10;
 constexpr int kBlock = 16;
 
 // The next four types load one column of `in`: unchanged, with lanes exchanged by a step known at
@@ -106,9 +102,9 @@ CONVSCOPE_INLINE void add_steps(const GroupTile& tile, const GroupRun& run, cons
     return;
   }
   add_step<Form, Pixels>(tile, run, in, w, AsItIs{}, sums);
-  if constexpr (kLanes == 8) {  // groups of 2 or 4
+  if constexpr (kExchangedGroup <= 4) {
     add_step<Form, Pixels>(tile, run, in, w + tile.w_step, ExchangedBy<1>{}, sums);
-    if (tile.channels == 2) return;
+    if (kExchangedGroup == 2 || tile.channels == 2) return;
     add_step<Form, Pixels>(tile, run, in, w + 2 * tile.w_step, ExchangedBy<2>{}, sums);
     add_step<Form, Pixels>(tile, run, in, w + 3 * tile.w_step, ExchangedBy<3>{}, sums);
   } else {
@@ -161,10 +157,10 @@ CONVSCOPE_INLINE void tile_sums(const GroupTile& tile) {
 
 template <GroupForm Form, int Pixels>
 void tile_of(const GroupTile& tile) {
-  if constexpr (kWithinGroup) {
+  if constexpr (kExchangedGroup < 8) {
     if (tile.channels >= kLanes) return tile_sums<Form, Pixels, true>(tile);
   }
-  if constexpr (kHoldsGroups) tile_sums<Form, Pixels, false>(tile);
+  if constexpr (kExchangedGroup > 1) tile_sums<Form, Pixels, false>(tile);
 }
 
 using TileFunction = void (*)(const GroupTile&);

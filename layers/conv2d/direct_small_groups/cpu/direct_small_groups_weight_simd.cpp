@@ -10,8 +10,8 @@
 // Choices    taps x steps accumulators: AVX-512 3 x 8 = 24 + 4 of dy + 3 of x in 32 registers; AVX2
 //            3 x 4 = 12 + 2 + 2 in 16 registers, with groups of 8 in two passes
 // Read next  direct_small_groups_tiles.h; direct_small_groups_weights.cpp, the caller
+#include "framework/simd/lane_exchange.h"
 #include "framework/simd/sum_chain.h"
-#include "layers/conv2d/direct_small_groups/cpu/direct_small_groups_lanes.h"
 #include "layers/conv2d/direct_small_groups/cpu/direct_small_groups_tiles.h"
 
 namespace convscope::CONVSCOPE_ISA {
@@ -20,13 +20,8 @@ namespace {
 using Index = std::int64_t;
 constexpr int kBlock = 16;
 
-#if defined(CONVSCOPE_ISA_IS_AVX512)
-constexpr int kPixels = 4;
-constexpr int kMaxSteps = 8;
-#else
-constexpr int kPixels = 2;
-constexpr int kMaxSteps = 4;
-#endif
+constexpr int kPixels = kManyRegisters ? 4 : 2;
+constexpr int kMaxSteps = kManyRegisters ? 8 : 4;
 
 // Adds the products of `Pixels` neighbouring pixels of dy. With Checked, columns outside [first,
 // end) are skipped.
@@ -142,12 +137,12 @@ CONVSCOPE_INLINE void add_chains(const GroupWeightTile& tile) {
 
 template <GroupForm Form>
 void tile_of(const GroupWeightTile& tile) {
-  if constexpr (kWithinGroup) {
+  if constexpr (kExchangedGroup < 8) {
     if (tile.channels >= kLanes) {
       return tile.channels == 2 ? add_chains<Form, 2, true>(tile) : add_chains<Form, 4, true>(tile);
     }
   }
-  if constexpr (kHoldsGroups) {
+  if constexpr (kExchangedGroup > 1) {
     if (tile.channels == 2) return add_chains<Form, 2, false>(tile);
     if (tile.channels == 4) return add_chains<Form, 4, false>(tile);
     if constexpr (kMaxSteps == 8) add_chains<Form, 8, false>(tile);

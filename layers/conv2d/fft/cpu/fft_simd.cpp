@@ -373,16 +373,8 @@ void columns_back(const FftColumnsBack& z) {
 // kRows is the number of rows in a product, which has kRows x 3 accumulators and 3 registers for u.
 // AVX-512 uses 9 x 3 + 3 of 32 registers, AVX2 4 x 3 + 3 of 16. Computing d - c and c + d takes no
 // extra time, because these additions use execution ports that are otherwise idle.
-#if defined(CONVSCOPE_ISA_IS_AVX512)
-constexpr int kRows = 9;
-constexpr int kSumRows = 8;
-#elif defined(CONVSCOPE_ISA_IS_AVX2)
-constexpr int kRows = 4;
-constexpr int kSumRows = 4;
-#else
-constexpr int kRows = 3;
-constexpr int kSumRows = 1;
-#endif
+constexpr int kRows = kManyRegisters ? 9 : kLanes > 1 ? 4 : 3;
+constexpr int kSumRows = kManyRegisters ? 8 : kLanes > 1 ? 4 : 1;
 
 template <int Rows>
 struct Sums {

@@ -13,6 +13,7 @@
 //            at most four roundings; its product and the sum over corners have three. A NaN
 //            position has NaN weights at pixel 0.
 // Read next  layers/deform_conv2d/place.h, the rules; deform_fused_cpu.cpp, which uses this
+#include "framework/simd/lane_sums.h"
 #include "framework/simd/simd.h"
 #include "layers/deform_conv2d/fused/cpu/deform_kernels.h"
 
@@ -132,30 +133,6 @@ void sample(const DeformSampleTask& task) {
       }
     }
   }
-}
-
-// products[i] = the sum of the lanes of four vectors.
-CONVSCOPE_INLINE void store_sums(const Vec (&total)[4], float* products) {
-#if defined(CONVSCOPE_ISA_IS_AVX512)
-  // Adds pairs of lanes until each vector has one lane left, four vectors at once.
-  const __m512 ab = _mm512_add_ps(_mm512_unpacklo_ps(total[0].v, total[1].v),
-                                  _mm512_unpackhi_ps(total[0].v, total[1].v));
-  const __m512 cd = _mm512_add_ps(_mm512_unpacklo_ps(total[2].v, total[3].v),
-                                  _mm512_unpackhi_ps(total[2].v, total[3].v));
-  const __m512 all =
-      _mm512_add_ps(_mm512_shuffle_ps(ab, cd, 0x44), _mm512_shuffle_ps(ab, cd, 0xee));
-  const __m256 eight = _mm256_add_ps(_mm512_maskz_extractf32x8_ps(0xff, all, 0),
-                                     _mm512_maskz_extractf32x8_ps(0xff, all, 1));
-  _mm_storeu_ps(products,
-                _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1)));
-#elif defined(CONVSCOPE_ISA_IS_AVX2)
-  const __m256 ab = _mm256_hadd_ps(total[0].v, total[1].v);
-  const __m256 cd = _mm256_hadd_ps(total[2].v, total[3].v);
-  const __m256 all = _mm256_hadd_ps(ab, cd);
-  _mm_storeu_ps(products, _mm_add_ps(_mm256_castps256_ps128(all), _mm256_extractf128_ps(all, 1)));
-#else
-  for (int i = 0; i < 4; ++i) products[i] = total[i].v;
-#endif
 }
 
 template <bool kData, bool kPlaces>

@@ -19,33 +19,31 @@ namespace convscope::CONVSCOPE_ISA {
 namespace {
 
 using Index = std::int64_t;
-constexpr int kRows = kRegisters == 32 || kLanes == 1 ? 8 : 6;
-constexpr int kVectors = kLanes == 16 ? 3 : kLanes == 8 ? 2 : 1;
+constexpr int kRows = kManyRegisters || kLanes == 1 ? 8 : 6;
+constexpr int kVectors = kManyRegisters ? 3 : kLanes > 1 ? 2 : 1;
 
-#if defined(CONVSCOPE_ISA_IS_AVX512)
+#if defined(CONVSCOPE_HAS_MASKS)
 
-// Processes 16 sites at a time, and stores only the sites that have a neighbour at the tap.
+// Processes kLanes sites at a time, and stores only the sites that have a neighbour at the tap.
 template <int kRun>
 CONVSCOPE_INLINE void list(const SparseListTask& task) {
   const int run = kRun == 0 ? task.run : kRun;
   int pairs[kMaxRun] = {};
-  const __m512i one = _mm512_set1_epi32(1), sixteen = _mm512_set1_epi32(16);
-  const __m512i steps = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
-  __m512i site = _mm512_add_epi32(_mm512_set1_epi32(task.first_site), steps);
-  for (int i = 0; i < task.count; i += 16, site = _mm512_add_epi32(site, sixteen)) {
-    const int left = task.count - i < 16 ? task.count - i : 16;
-    const __m512i entry = _mm512_maskz_loadu_epi32(first_lanes(left), task.entries + i);
-    // The neighbour at the next tap whose bit is set.
-    __m512i next = _mm512_srl_epi32(entry, _mm_cvtsi32_si128(run));
+  const Ints one = set_ints(1);
+  Ints site = set_ints(task.first_site) + lane_numbers();
+  for (int i = 0; i < task.count; i += kLanes, site = site + set_ints(kLanes)) {
+    const int left = task.count - i < kLanes ? task.count - i : kLanes;
+    const Ints entry = load_first(task.entries + i, left);
+    Ints next = shift_right(entry, run);  // the neighbour at the next tap whose bit is set
 #pragma GCC unroll 7
     for (int j = 0; j < run; ++j) {
       const int s = task.descending ? run - 1 - j : j;
-      const __mmask16 has = _mm512_test_epi32_mask(entry, _mm512_set1_epi32(1 << s));
+      const Mask has = any_bit(entry, set_ints(1 << s));
       const Index to = s * task.step + pairs[s];
-      _mm512_storeu_si512(task.here + to, _mm512_maskz_compress_epi32(has, site));
-      _mm512_storeu_si512(task.there + to, _mm512_maskz_compress_epi32(has, next));
-      pairs[s] += __builtin_popcount(has);
-      next = _mm512_mask_add_epi32(next, has, next, one);
+      store_ints(task.here + to, compress(has, site));
+      store_ints(task.there + to, compress(has, next));
+      pairs[s] += count_lanes(has);
+      next = add_where(has, next, one);
     }
   }
   for (int s = 0; s < run; ++s) task.pairs[s] = pairs[s];

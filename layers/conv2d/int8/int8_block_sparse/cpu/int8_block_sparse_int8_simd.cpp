@@ -16,13 +16,9 @@ namespace convscope::CONVSCOPE_ISA {
 namespace {
 
 constexpr int kVectors = kBlock / kLanes;  // vectors of an entry
-#if defined(CONVSCOPE_ISA_IS_AVX512)
-constexpr int kPixels = kSpread ? 24 : 28;
-#elif defined(CONVSCOPE_ISA_IS_AVX2)
-constexpr int kPixels = kSpread ? 4 : 6;
-#else
-constexpr int kPixels = 1;
-#endif
+constexpr int kPixels = kManyRegisters ? (kSpread ? 24 : 28)
+                        : kLanes < 8   ? 1  // an entry has four or more vectors of accumulators
+                                       : (kSpread ? 4 : 6);
 
 struct Range {
   Index begin, end;

@@ -20,13 +20,9 @@ namespace {
 
 using Index = std::int64_t;
 
-#if defined(CONVSCOPE_ISA_IS_AVX512)
-constexpr int kGroup = kSpread ? 4 : 6;
-constexpr int kPooled = kSpread ? 5 : 6;  // pooled columns of y in a tile of channels
-#else
-constexpr int kGroup = kSpread ? 1 : 2;
-constexpr int kPooled = kSpread ? 2 : 3;
-#endif
+constexpr int kGroup = kManyRegisters ? (kSpread ? 4 : 6) : (kSpread ? 1 : 2);
+// Pooled columns of y in a tile of channels.
+constexpr int kPooled = kManyRegisters ? (kSpread ? 5 : 6) : (kSpread ? 2 : 3);
 constexpr int kBlock = 16;
 
 // ---- columns in the lanes -----------------------------------------------------------------------

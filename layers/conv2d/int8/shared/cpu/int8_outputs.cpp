@@ -91,7 +91,7 @@ std::size_t OutputFactors::bytes(Index channels) {
 // NaN become -2^31 (round_to_ints). Their low half is 0, so double arithmetic computes their codes.
 double error_of_fixed(bool exact_sums, double shift, double residual) {
   const double top = 257, product = top + shift + residual;
-  const bool two_steps = current_isa() == Isa::scalar;
+  const bool two_steps = current_isa() < Isa::avx2;  // no FMA
   double wrong = ((exact_sums ? 1 : 2) + (two_steps ? 1 : 0)) * product + shift + top;
   if (residual > 0) wrong += (two_steps ? 2 : 1) * residual + (top + residual);
   return 1.05 * 0x1p-8 * wrong + 0.5;

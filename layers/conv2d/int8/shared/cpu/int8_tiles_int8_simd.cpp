@@ -19,11 +19,7 @@
 namespace convscope::CONVSCOPE_ISA {
 namespace {
 
-#if defined(CONVSCOPE_ISA_IS_AVX512)
-constexpr int kPixels = kSpread ? 10 : 14;
-#else
-constexpr int kPixels = kSpread ? 4 : 6;
-#endif
+constexpr int kPixels = kManyRegisters ? (kSpread ? 10 : 14) : (kSpread ? 4 : 6);
 
 constexpr int kUnit = kLanes == kBlock && !kSpread ? 4 : 1;
 

@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// direct_small_groups_lanes.h: functions for *_simd.cpp files that exchange lanes within groups of
-// 2, 4 or 8. Lane l receives the element of lane l xor d.
+// lane_exchange.h: functions for *_simd.cpp files that exchange lanes within groups of 2, 4
+// or 8. Lane l receives the element of lane l xor d.
 #pragma once
 
 #include "framework/simd/simd.h"
 
 namespace convscope::CONVSCOPE_ISA {
+
+// The largest group whose lanes can be exchanged. A larger group fills whole vectors and needs no
+// exchange.
+inline constexpr int kExchangedGroup = kLanes < 16 ? kLanes / 2 : 8;
 
 #if defined(CONVSCOPE_ISA_IS_AVX512)
 
@@ -39,8 +43,6 @@ CONVSCOPE_INLINE Vec exchanged(Vec a, int d) {
 
 #elif defined(CONVSCOPE_ISA_IS_AVX2)
 
-// With AVX2, d must be less than 4. A group of 8 channels fills a vector and needs no exchange: its
-// channels are broadcast instead.
 struct Exchange {
   explicit CONVSCOPE_INLINE Exchange(int d)
       : from(_mm256_xor_si256(_mm256_setr_epi32(0, 1, 2, 3, 0, 1, 2, 3), _mm256_set1_epi32(d))) {}
@@ -60,6 +62,16 @@ CONVSCOPE_INLINE Vec exchanged(Vec a, int d) {
   }
 }
 
+#elif defined(CONVSCOPE_ISA_IS_VECTOR4)
+
+struct Exchange {
+  explicit CONVSCOPE_INLINE Exchange(int) {}
+  CONVSCOPE_INLINE Vec operator()(Vec a) const {
+    return {__builtin_shufflevector(a.v, a.v, 1, 0, 3, 2)};
+  }
+};
+CONVSCOPE_INLINE Vec exchanged(Vec a, int d) { return d == 0 ? a : Exchange(d)(a); }
+
 #else  // a vector has one lane, so this is never called
 
 struct Exchange {
@@ -69,10 +81,5 @@ struct Exchange {
 CONVSCOPE_INLINE Vec exchanged(Vec a, int) { return a; }
 
 #endif
-
-// Tells whether a vector contains several groups. The next constant tells whether a vector can be
-// within one group.
-inline constexpr bool kHoldsGroups = kLanes > 2;
-inline constexpr bool kWithinGroup = kLanes <= 8;
 
 }  // namespace convscope::CONVSCOPE_ISA
