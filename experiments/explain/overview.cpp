@@ -233,7 +233,8 @@ std::string overview_text(const Explanation& explanation) {
   }
   out += columns_text(
       rows, 0, contents.estimates ? std::vector{rows[0].size() - 1} : std::vector<std::size_t>());
-  return out + "\n" + legend(contents, explanation.config.device.type) + remarks_text(explanation) + plugins_text(explanation);
+  return out + "\n" + legend(contents, explanation.config.device.type) + remarks_text(explanation) +
+         plugins_text(explanation);
 }
 
 std::string steps_text(const Explanation& explanation, bool operations) {

@@ -336,6 +336,7 @@ CONVSCOPE_REGISTER_OPERATOR(
      .check_examples = {"implicit_gemm --quick"},
      .check = convscope::reference_check(convscope::checked_problems()),
      .tune = [](convscope::Tuning& tuning) {
-       const auto cloud = convscope::CloudProblem::parse(convscope::random_cloud(tuning.random(), tuning.device().type));
+       const auto cloud = convscope::CloudProblem::parse(
+           convscope::random_cloud(tuning.random(), tuning.device().type));
        tuning.measure(cloud.on(cloud.map()));
      }})

@@ -6,9 +6,9 @@
 //
 //   .tune = [](Tuning& tuning) { tuning.measure(random_conv2d(tuning.random())); }
 //
-// Every fourth problem is held out. A problem is timed in every direction, also with weights prepared
-// before, on a CPU with one thread or with all (in turns). An algorithm that chooses
-// among schedules is timed with the one that the estimates favour and with a few others (choose.h).
+// Every fourth problem is held out. A problem is timed in every direction, also with weights
+// prepared before, on a CPU with one thread or with all (in turns). An algorithm that chooses among
+// schedules is timed with the one that the estimates favour and with a few others (choose.h).
 #pragma once
 
 #include <random>

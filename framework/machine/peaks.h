@@ -97,7 +97,7 @@ struct MachinePeaks {
   double tf32_flops_per_second = 0;  // tensor cores
   double half_flops_per_second = 0;
   double launch_seconds = 0;
-  double processors = 132;  // multiprocessors
+  double processors = 132;  // SMs
   double l2_bytes = 50e6;
   double int8_flops_per_second = 0;  // CPU only; 0 = peak_of_bytes() times flops_per_second
 

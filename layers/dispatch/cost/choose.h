@@ -23,7 +23,7 @@ namespace convscope {
 class CONVSCOPE_API CostModel {
  public:
   CostModel(const CostKey& key, const char* schedule, DeviceType device, DType operand_type);
-  // Weights count as used once.
+  // Returns the seconds of a call whose weights are used once.
   double seconds(const Cost& cost) const;
 
  private:
@@ -43,8 +43,8 @@ class CONVSCOPE_API ExploreSchedules {
   ExploreSchedules(const ExploreSchedules&) = delete;
   ExploreSchedules& operator=(const ExploreSchedules&) = delete;
 };
-// Returns a number that changes with the seed and with the table in use. A cache of schedules has it
-// in its keys.
+// Returns a number that changes with the seed and with the table in use. A cache of schedules has
+// it in its keys.
 CONVSCOPE_API std::uint64_t cost_state();
 CONVSCOPE_API std::uint64_t exploration_seed();  // 0: none
 
@@ -85,7 +85,7 @@ class Cheapest {
   }
   // Returns whether a schedule whose time is at least that of `bound` may still be chosen.
   bool can_win(const Cost& bound) { return choice_.can_take(models_.seconds(bound)); }
-  // The chosen schedule, or a default one where none was offered.
+  // Returns the chosen schedule, or a default one where none was offered.
   const Schedule& found() const { return found_; }
 
  private:
@@ -94,7 +94,7 @@ class Cheapest {
   Schedule found_ = {};
 };
 
-// Returns a text that lives as long as the process, for Cost::schedule. Equal texts are stored once.
+// Returns a text for Cost::schedule that is never freed. Equal texts are stored once.
 CONVSCOPE_API const char* schedule_name(const std::string& text);
 
 }  // namespace convscope

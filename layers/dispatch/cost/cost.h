@@ -55,7 +55,7 @@ struct Cost {
   // ---- GPU: the grid of the kernel with the products, and work next to it -----------------------
   // `issued` and `cached` are counts over all blocks, as on the CPU over all threads.
   double blocks = 0;    // thread blocks, of equal work; 0: many
-  double resident = 1;  // of them on one multiprocessor (SM) at once
+  double resident = 1;  // of them on one SM at once
   double chain = 0;     // steps that the longest block executes one after another
   double copies = 0;    // copies to shared memory that a thread makes one after another
   double waits = 0;     // other waits of a block one after another: barriers, list entries, sums
@@ -73,7 +73,7 @@ inline double number(std::int64_t value) { return static_cast<double>(value); }
 
 // One coefficient for each count. `unit` says what coefficient 1 means: `peak` the time at the peak
 // rate of the operands' type, `memory` the time at the bandwidth of memory, `cycle` one cycle of
-// one core or multiprocessor, `launch` the time of a launch.
+// one core or SM, `launch` the time of a launch.
 enum class CostUnit { peak, memory, cycle, launch };
 struct CostTerm {
   const char* name;
@@ -96,15 +96,15 @@ inline constexpr std::array<CostTerm, 14> kCpuTerms = {{
     {"regions", CostUnit::cycle},
     {"calls", CostUnit::cycle},
 }};
-// A multiprocessor runs `blocks` / multiprocessors of the blocks, rounded up, in rounds of
+// An SM runs `blocks` / SMs of the blocks, rounded up, in rounds of
 // `resident`. The first five are waits of one block in each round, the next six the work of all
-// blocks of the multiprocessor that has most.
+// blocks of the SM that has most.
 inline constexpr std::array<CostTerm, 18> kGpuTerms = {{
     {"rounds", CostUnit::cycle},  // begin and end of a block
     {"chain", CostUnit::cycle},
     {"copies", CostUnit::cycle},
     {"waits", CostUnit::cycle},
-    {"alone", CostUnit::peak},  // FLOPs of one block on an idle multiprocessor
+    {"alone", CostUnit::peak},  // FLOPs of one block on an idle SM
     {"issued", CostUnit::peak},
     {"blocks", CostUnit::cycle},
     {"steps", CostUnit::cycle},  // `chain` of all blocks
@@ -119,7 +119,7 @@ inline constexpr std::array<CostTerm, 18> kGpuTerms = {{
     {"prepared_bytes", CostUnit::memory},
     {"prepare_launches", CostUnit::launch},
 }};
-// One number for each term of a device; the CPU has fewer terms, and 0 behind them.
+// One number for each term of a device; the CPU has fewer terms, and 0 after them.
 using Coefficients = std::array<double, kGpuTerms.size()>;
 
 inline std::span<const CostTerm> cost_terms(DeviceType device) {

@@ -24,11 +24,11 @@ struct CostSample {
   DeviceType device() const { return isa == "cuda" ? DeviceType::cuda : DeviceType::cpu; }
 };
 
-// Returns coefficients c >= 0 that minimise the sum of log(terms c / seconds)^2 over the rows, where
-// an error above `kOutlier` counts only linearly. Terms that are 0 in all rows get 0. Gauss-Newton
-// steps; each is a non-negative least-squares problem, solved by coordinate descent on the normal
-// equations. A pull towards `prior`, as strong as `rows_of_prior` rows, decides where the rows do
-// not.
+// Returns coefficients c >= 0 that minimise the sum of log(terms c / seconds)^2 over the rows,
+// where an error above `kOutlier` counts only linearly. Terms that are 0 in all rows get 0.
+// Gauss-Newton steps; each is a non-negative least-squares problem, solved by coordinate descent on
+// the normal equations. A pull towards `prior`, as strong as `rows_of_prior` rows, decides where
+// the rows do not.
 CONVSCOPE_API Coefficients fit_coefficients(const std::vector<const CostSample*>& rows,
                                             const Coefficients& prior, double rows_of_prior = 0);
 inline constexpr double kOutlier = 0.3;

@@ -54,7 +54,7 @@ Coefficients gpu_seconds(const Cost& cost, const MachinePeaks& gpu, DType operan
   const double byte = 1 / gpu.bytes_per_second;
   // Without blocks, the work counts as spread evenly.
   const double blocks = cost.blocks > 0 ? cost.blocks : gpu.processors;
-  const double here = std::ceil(blocks / gpu.processors);  // of the multiprocessor with most
+  const double here = std::ceil(blocks / gpu.processors);  // of the SM with most
   const double rounds = cost.blocks > 0 ? std::ceil(here / std::max(cost.resident, 1.0)) : 0;
   const double imbalance = here * gpu.processors / blocks;
   const ByCache bytes = by_cache(cost.bytes, gpu.l2_bytes);

@@ -6,7 +6,7 @@
 // CPU   Each thread has its share of the counts. Terms that chunks share are multiplied by the
 //       imbalance ceil(chunks / threads) threads / chunks; `regions` and `calls` are not divided
 //       among threads.
-// GPU   The multiprocessor with most blocks counts (cost.h).
+// GPU   The SM with most blocks counts (cost.h).
 //
 // The time of one unit follows from the peaks of this machine (framework/machine/peaks.h), so one
 // table of coefficients serves machines of different clock and memory.

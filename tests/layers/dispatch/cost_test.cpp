@@ -135,7 +135,7 @@ class GpuCostModel : public ::testing::Test {
   GpuCostModel() { set_machine_peaks(kGpu, DeviceType::cuda); }
   ~GpuCostModel() override { set_machine_peaks({}, DeviceType::cuda); }
 
-  // A multiprocessor does 256 FLOPs in a cycle, so a cycle is 1 us.
+  // An SM does 256 FLOPs in a cycle, so a cycle is 1 us.
   static constexpr MachinePeaks kGpu{.flops_per_second = 256 * 10 * 1e6,
                                      .bytes_per_second = 1e9,
                                      .tf32_flops_per_second = 256 * 20 * 1e6,

@@ -235,7 +235,7 @@ inline std::int64_t shared_bytes_of(const ClusterGemmParams& z) {
 
 inline constexpr int kResident = 2;  // blocks on an SM
 
-// The kernel of a unit: its operands' type, its tiles of rows and columns.
+// Returns the kernel: the operands' type, and the tiles of rows and columns of a unit.
 inline const char* schedule_of(const ClusterGemmTiling& plan, const Conv2dProblem& z) {
   constexpr const char* kNames[2][2][2] = {{{"half 1x1", "half 1x2"}, {"half 2x1", "half 2x2"}},
                                            {{"tf32 1x1", "tf32 1x2"}, {"tf32 2x1", "tf32 2x2"}}};

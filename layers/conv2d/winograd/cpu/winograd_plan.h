@@ -24,12 +24,12 @@ using Index = std::int64_t;
 
 // ---- images ------------------------------------------------------------------------------------
 
-// A view of L channels of an image at a time. The layout matters only here and where outputs are
-// stored (winograd_cpu.cpp):
+// The layout of images matters only here and where outputs are stored (winograd_cpu.cpp):
 //
 //   NCHW     pixels of L planes are transposed into the lanes of a panel, and back
 //   NCHW16c  L channels of a pixel are adjacent already: the transforms read and write the
 //            tensor itself
+
 inline bool is_nchw16c(const Conv2dProblem& z) { return z.layout == ActivationLayout::nchw16c; }
 
 // x or y, and their gradients: [N, channels, h, w].

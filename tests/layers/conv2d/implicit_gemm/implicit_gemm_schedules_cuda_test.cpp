@@ -9,8 +9,8 @@
 #include "layers/conv2d/algorithm.h"
 #include "layers/dispatch/cost/choose.h"
 #include "layers/dispatch/half_problem.h"
-#include "tests/support/favoured_kernel.h"
 #include "tests/support/cuda.h"
+#include "tests/support/favoured_kernel.h"
 #include "tests/support/numerics.h"
 
 namespace convscope {
