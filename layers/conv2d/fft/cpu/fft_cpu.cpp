@@ -42,8 +42,7 @@
 //            integers. A NaN spreads over its tile.
 // Backward   dx = F^-1 [ sum over k of F(dy) . F(w) ], whose valid outputs begin at R - 1, S - 1;
 //            dw = F^-1 [ sum over tiles of F(x) . conj F(dy) ] [0:R, 0:S], assigned or added to
-// Choices    lengths_of() chooses lengths of 12 to 64. A block's H + G = 4 MiB of L3, at least 27
-//            tiles
+// Choices    lengths: see lengths_of(). A block's H + G = 4 MiB of L3, at least 27 tiles
 // Source     M. Mathieu, M. Henaff, Y. LeCun: Fast Training of Convolutional Networks through FFTs,
 //            2014, arXiv 1312.5851; N. Vasilache et al. 2015, arXiv 1412.7580 (tiles); J. Cooley,
 //            J. Tukey 1965; three products: Gauss, in Knuth, The Art of Computer Programming 4.6.4.
