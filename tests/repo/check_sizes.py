@@ -26,7 +26,6 @@ STILL_LARGE = {
     "layers/conv2d/depthwise": 43,
     "layers/conv2d/implicit_gemm_tma": 24,
     "layers/conv2d/shared": 41,
-    "layers/conv2d/winograd": 21,
 }
 
 

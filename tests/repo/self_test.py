@@ -297,9 +297,9 @@ class Tree(unittest.TestCase):
             self.add(f"layers/conv2d/fft/cuda/d{i}.h", header(f"d{i}.h"))
             self.add(f"layers/conv2d/int8/d{i}.h", header(f"d{i}.h"))  # not those of int8/shared
         for i in range(3):
-            self.add(f"layers/conv2d/winograd/w{i}.h", header(f"w{i}.h"))
+            self.add(f"layers/conv2d/depthwise/w{i}.h", header(f"w{i}.h"))
         self.expect(check_sizes.problems(self.root), "layers/conv2d/fft: 13 source files",
-                    "layers/conv2d/winograd: 3 source files; remove it from STILL_LARGE")
+                    "layers/conv2d/depthwise: 3 source files; remove it from STILL_LARGE")
 
     @unittest.skipIf(shutil.which("git") is None, "git is not installed")
     def test_sizes_names_a_binary_file_that_git_tracks(self):

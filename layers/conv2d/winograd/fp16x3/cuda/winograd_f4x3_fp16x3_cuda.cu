@@ -42,8 +42,8 @@
 //            Tensor Cores, arXiv 2203.03341 (there the low parts have separate sums)
 // Read next  winograd_cuda.cu, the same with f32 products; winograd_fp16x3_transforms.cuh,
 //            winograd_fp16x3_product.cuh
-#include "layers/conv2d/winograd/cuda/winograd_fp16x3_plan.cuh"
-#include "layers/conv2d/winograd/cuda/winograd_fp16x3_product.cuh"
+#include "layers/conv2d/winograd/fp16x3/cuda/winograd_fp16x3_plan.cuh"
+#include "layers/conv2d/winograd/fp16x3/cuda/winograd_fp16x3_product.cuh"
 
 namespace convscope {
 namespace {

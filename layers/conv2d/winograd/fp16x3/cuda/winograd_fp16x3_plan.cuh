@@ -9,8 +9,8 @@
 
 #include "framework/memory/memory.h"
 #include "layers/conv2d/shared/kept_plans.h"
-#include "layers/conv2d/winograd/cuda/winograd_fp16x3_product.cuh"
-#include "layers/conv2d/winograd/cuda/winograd_fp16x3_transforms.cuh"
+#include "layers/conv2d/winograd/fp16x3/cuda/winograd_fp16x3_product.cuh"
+#include "layers/conv2d/winograd/fp16x3/cuda/winograd_fp16x3_transforms.cuh"
 
 namespace convscope::winograd {
 
