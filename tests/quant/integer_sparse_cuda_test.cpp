@@ -8,6 +8,7 @@
 #include "sparsity/mask.h"
 #include "tests/sparsity/networks.h"
 #include "tests/support/cuda.h"
+#include "tests/support/favoured_kernel.h"
 #include "tests/support/numbers.h"
 
 namespace convscope {
@@ -97,7 +98,13 @@ int count(const std::string& text, const std::string& word) {
   return out;
 }
 
+testing::FavouredKernel favoured_blocks() {
+  return {{"conv2d", "int8_block_sparse", Direction::forward},
+          {"7 groups", "4 groups", "2 groups", "1 group"}};
+}
+
 TEST_F(IntegerSparseOnCuda, BlocksGiveTheLogitsOfDenseCodes) {
+  const testing::FavouredKernel blocks = favoured_blocks();
   for (const std::int64_t every : {20, 60}) {
     const auto sparse = plan_of(network(true, every)), dense = plan_of(network(false, every));
     EXPECT_EQ(count(sparse->text(), "conv2d int8_block_sparse"), 2) << sparse->text();
@@ -159,6 +166,7 @@ TEST_F(IntegerSparseOnCuda, ARecordingStaysRightWhenStepsChange) {
 // A compiled step contains the lists of the blocks that its mask keeps. After the mask has changed,
 // is_current() must be false for the old step.
 TEST_F(IntegerSparseOnCuda, FollowsTheMask) {
+  const testing::FavouredKernel blocks = favoured_blocks();
   Masked sparse = network(true, 60), dense = network(false, 60);
   const auto old = plan_of(sparse);
   EXPECT_TRUE(old->is_current());

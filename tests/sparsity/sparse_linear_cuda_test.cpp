@@ -11,6 +11,7 @@
 #include "sparsity/mask.h"
 #include "tests/sparsity/networks.h"
 #include "tests/support/cuda.h"
+#include "tests/support/favoured_kernel.h"
 
 namespace convscope {
 namespace {
@@ -102,6 +103,10 @@ void expect_near(const Tensor& a, const Tensor& b, const std::string& what) {
 }
 
 TEST_F(SparseLinearOnCuda, TrainingMakesTheNumbersOfMaskedStepsAtEachMask) {
+  const testing::FavouredKernel blocks({{"conv2d", "block_sparse", Direction::forward},
+                                        {"conv2d", "block_sparse", Direction::backward_data},
+                                        {"conv2d", "block_sparse", Direction::backward_weight}},
+                                       {"f32", "f32 shared", "f32 4 tiles"});
   const Tensor x = testing::random_tensor(kInput, 3).to(cuda());
   const Tensor labels = Tensor::zeros({kBatch}, DType::i32).to(cuda());
   // Three cases: only the last layer is dense; all layers are pruned; all layers are pruned and all

@@ -15,7 +15,10 @@ class FavouredKernel {
  public:
   // Changes nothing without schedules.
   // If `term` is given, other terms hardly count, so that other tilings are the cheapest.
-  FavouredKernel(const CostKey& key, const std::vector<std::string>& schedules, int term = -1) {
+  FavouredKernel(const CostKey& key, const std::vector<std::string>& schedules, int term = -1)
+      : FavouredKernel(std::vector<CostKey>{key}, schedules, term) {}
+  FavouredKernel(const std::vector<CostKey>& keys, const std::vector<std::string>& schedules,
+                 int term = -1) {
     if (schedules.empty()) return;
     Coefficients coefficients = default_coefficients(DeviceType::cuda);
     for (double& one : coefficients) one *= term < 0 ? 1e-4 : 1e-8;
@@ -23,8 +26,10 @@ class FavouredKernel {
     DeviceTable table;
     table.device = "test";
     table.gpus = {"test"};
-    for (const std::string& one : schedules) {
-      table.by_isa["cuda"][kernel_of(key, one.c_str())] = coefficients;
+    for (const CostKey& key : keys) {
+      for (const std::string& one : schedules) {
+        table.by_isa["cuda"][kernel_of(key, one.c_str())] = coefficients;
+      }
     }
     use_device_table(device_table_text(table), DeviceType::cuda);
   }
