@@ -205,6 +205,7 @@ Coefficients coefficients_of(const CostKey& key, const char* schedule) {
   const DeviceTable& generic = device_tables().at(kGeneric);
   const Coefficients* found = find(*now->first, isa, kernel);
   if (found == nullptr) found = find(generic, isa, kernel);
+  if (found == nullptr) found = find(*now->first, isa, kernel_of(key, ""));
   if (found == nullptr) found = find_nearest(generic, isa, kernel_of(key, ""));
   return found != nullptr ? *found : kDefaultCoefficients;
 }

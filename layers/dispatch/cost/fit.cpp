@@ -16,16 +16,17 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr const char* kFormat = "convscope cost samples 1";
-constexpr int kSteps = 30;      // of Gauss-Newton
-constexpr int kSweeps = 400;    // of coordinate descent in each step
-constexpr double kPull = 1e-4;  // towards the prior, relative to a term's share of the rows
+constexpr int kSteps = 30;          // of Gauss-Newton
+constexpr int kSweeps = 400;        // of coordinate descent in each step
+constexpr double kPull = 1e-4;      // towards the prior, relative to a term's share of the rows
+constexpr double kRowsOfPrior = 1;  // the prior of a schedule counts as much as so many rows
 
 // Minimises sum over rows of weight (sum_j a_j c_j - target)^2 + pull, c >= 0, starting from c.
 struct Row {
   Coefficients a;
   double target, weight;
 };
-void solve(const std::vector<Row>& rows, const Coefficients& prior, Coefficients& c) {
+void solve(const std::vector<Row>& rows, const Coefficients& prior, double share, Coefficients& c) {
   constexpr std::size_t n = kCostTerms.size();
   std::array<Coefficients, n> normal{};
   Coefficients right{};
@@ -36,7 +37,7 @@ void solve(const std::vector<Row>& rows, const Coefficients& prior, Coefficients
     }
   }
   for (std::size_t i = 0; i < n; ++i) {
-    const double pull = kPull * normal[i][i];
+    const double pull = share * normal[i][i];
     normal[i][i] += pull;
     right[i] += pull * prior[i];
   }
@@ -60,6 +61,15 @@ double quantile(std::vector<double> values, double q) {
   return values[at];
 }
 
+// "conv2d direct forward nchw16c" -> "conv2d direct forward"
+std::string without_schedule(const std::string& kernel) {
+  std::size_t end = 0;
+  for (int words = 0; words < 3 && end != std::string::npos; ++words) {
+    end = kernel.find(' ', end == 0 ? 0 : end + 1);
+  }
+  return kernel.substr(0, end);
+}
+
 const Coefficients* coefficients_for(const std::map<std::string, CoefficientsByKernel>& table,
                                      const CostSample& sample) {
   const auto isa = table.find(sample.isa);
@@ -76,8 +86,9 @@ double predicted_seconds(const CostSample& sample, const Coefficients& coefficie
   return sum;
 }
 
-Coefficients fit_coefficients(const std::vector<const CostSample*>& rows,
-                              const Coefficients& prior) {
+Coefficients fit_coefficients(const std::vector<const CostSample*>& rows, const Coefficients& prior,
+                              double rows_of_prior) {
+  const double share = kPull + rows_of_prior / static_cast<double>(rows.size());
   Coefficients c = prior;
   std::vector<Row> linear(rows.size());
   for (int step = 0; step < kSteps; ++step) {
@@ -90,21 +101,31 @@ Coefficients fit_coefficients(const std::vector<const CostSample*>& rows,
                    std::min(1.0, kOutlier / std::max(std::abs(error), 1e-9))};
       for (double& a : linear[i].a) a /= p;
     }
-    solve(linear, prior, c);
+    solve(linear, prior, share, c);
   }
   return c;
 }
 
 std::map<std::string, CoefficientsByKernel> fit_table(const std::vector<CostSample>& samples) {
-  std::map<std::string, std::map<std::string, std::vector<const CostSample*>>> rows;
+  using Rows = std::vector<const CostSample*>;
+  std::map<std::string, std::map<std::string, std::map<std::string, Rows>>> all;
   for (const CostSample& sample : samples) {
-    if (!sample.held_out) rows[sample.isa][sample.kernel].push_back(&sample);
+    if (sample.held_out) continue;
+    all[sample.isa][without_schedule(sample.kernel)][sample.kernel].push_back(&sample);
   }
   std::map<std::string, CoefficientsByKernel> out;
-  for (const auto& [isa, kernels] : rows) {
-    for (const auto& [kernel, of] : kernels) {
-      if (of.size() >= kLeastRows) {
-        out[isa][kernel] = fit_coefficients(of, kDefaultCoefficients);
+  for (const auto& [isa, algorithms] : all) {
+    for (const auto& [algorithm, kernels] : algorithms) {
+      Rows together;
+      for (const auto& [kernel, rows] : kernels) {
+        together.insert(together.end(), rows.begin(), rows.end());
+      }
+      if (together.size() < kLeastRows) continue;
+      const Coefficients prior = fit_coefficients(together, kDefaultCoefficients);
+      out[isa][algorithm] = prior;
+      if (kernels.size() == 1 && kernels.contains(algorithm)) continue;
+      for (const auto& [kernel, rows] : kernels) {
+        out[isa][kernel] = fit_coefficients(rows, prior, kRowsOfPrior);
       }
     }
   }

@@ -23,16 +23,17 @@ struct CostSample {
 };
 
 // Returns coefficients c >= 0 that minimise the sum of log(terms c / seconds)^2 over the rows,
-// where
-// an error above `kOutlier` counts only linearly. Terms that are 0 in all rows get 0. Gauss-Newton
-// steps; each is a non-negative least-squares problem, solved by coordinate descent on the normal
-// equations. A weak pull towards `prior` decides where the rows do not.
+// where an error above `kOutlier` counts only linearly. Terms that are 0 in all rows get 0.
+// Gauss-Newton steps; each is a non-negative least-squares problem, solved by coordinate descent on
+// the normal equations. A pull towards `prior`, as strong as `rows_of_prior` rows, decides where
+// the rows do not.
 CONVSCOPE_API Coefficients fit_coefficients(const std::vector<const CostSample*>& rows,
-                                            const Coefficients& prior);
+                                            const Coefficients& prior, double rows_of_prior = 0);
 inline constexpr double kOutlier = 0.3;
 
-// Fits every kernel of the samples that are not held out. A kernel with fewer than kLeastRows rows
-// is left out.
+// Fits the samples that are not held out: first all schedules of an algorithm in one direction
+// together, then each schedule, with the first fit as its prior. A schedule that was never timed so
+// has the coefficients of its algorithm. Algorithms with fewer than kLeastRows rows are left out.
 CONVSCOPE_API std::map<std::string, CoefficientsByKernel> fit_table(
     const std::vector<CostSample>& samples);
 inline constexpr std::size_t kLeastRows = 6;
