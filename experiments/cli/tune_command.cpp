@@ -5,6 +5,8 @@
 #include <chrono>
 #include <filesystem>
 #include <memory>
+#include <set>
+#include <utility>
 
 #include "experiments/bench/peaks/measure_gpu_peaks.h"
 #include "experiments/bench/peaks/measure_peaks.h"
@@ -86,14 +88,14 @@ int tune(const Arguments& a) {
   DeviceTable table{.device = device.type == DeviceType::cpu ? cpu_model_name() : gpu_model_name(),
                     .by_isa = fit_table(samples)};
   const FitReport fit = report_of(samples, table.by_isa);
-  std::size_t kernels = 0;
-  for (const auto& [isa, of] : table.by_isa) kernels += of.size();
+  std::set<std::pair<std::string, std::string>> kernels;
+  for (const CostSample& sample : samples) kernels.emplace(sample.isa, sample.kernel);
   if (fit.questions == 0) {
     fail(ErrorKind::kInvalid, "tune",
          cat("expected enough times to check the fit, got ", samples.size(),
              "; give --minutes 2 or more"));
   }
-  table.fitted = cat(samples.size(), " times of ", kernels, " kernels; error on ", fit.rows,
+  table.fitted = cat(samples.size(), " times of ", kernels.size(), " kernels; error on ", fit.rows,
                      " other times: median ", percent(fit.median_error), ", 90 % below ",
                      percent(fit.high_error));
   std::string where;

@@ -28,7 +28,7 @@ CONVSCOPE_INLINE Vec load_signed_codes(const std::int8_t* p) {
   return {_mm512_cvtepi32_ps(
       _mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))))};
 }
-// Returns the high halves of four vectors as bytes, clamped to 0..255.
+// Returns the upper 16 bits of the lanes of four vectors as bytes, clamped to 0..255.
 CONVSCOPE_INLINE Bytes high_halves(const Ints (&a)[4]) {
   // Interleaves the 16-bit words of two vectors, a0 b0 a1 b1 ..., as x | (y & high).
   const __m512i high = _mm512_set1_epi32(-65536);

@@ -67,7 +67,7 @@ CONVSCOPE_INLINE Wide odd_pixels(Wide a, Wide b) {
 }
 template <int Ratio>
 CONVSCOPE_INLINE Wide weave_first(Wide even, Wide odd) {
-  return even_pixels<Ratio>(even, odd);  // two pixels: both halves are exchanged
+  return even_pixels<Ratio>(even, odd);  // with two pixels, this is the same permutation
 }
 template <int Ratio>
 CONVSCOPE_INLINE Wide weave_second(Wide even, Wide odd) {

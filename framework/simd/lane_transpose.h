@@ -67,7 +67,7 @@ CONVSCOPE_INLINE Vec transpose_4x4(Vec v) {
   const __m512i at = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
   return {_mm512_maskz_permutexvar_ps(0xffff, at, v.v)};
 }
-// Stores the two halves of a vector.
+// Stores the first 8 lanes at `low`, the others at `high`.
 CONVSCOPE_INLINE void store_halves(float* low, float* high, Vec a) {
   _mm256_storeu_ps(low, _mm512_maskz_extractf32x8_ps(0xff, a.v, 0));
   _mm256_storeu_ps(high, _mm512_maskz_extractf32x8_ps(0xff, a.v, 1));

@@ -223,12 +223,14 @@ std::string kernel_of(const CostKey& key, const char* schedule) {
 }
 
 Coefficients coefficients_of(const CostKey& key, const char* schedule, DeviceType device) {
-  const std::string kernel = kernel_of(key, schedule);
+  const std::string kernel = kernel_of(key, schedule), algorithm = kernel_of(key, "");
   const std::string isa = device == DeviceType::cuda ? kCuda : std::string(name_of(current_isa()));
   const DeviceTable& generic = device_tables().at(kGeneric);
-  const Coefficients* found = find(*first_table(device)->table, isa, kernel);
+  const std::shared_ptr<const FirstTable> first = first_table(device);
+  const Coefficients* found = find(*first->table, isa, kernel);
   if (found == nullptr) found = find(generic, isa, kernel);
-  if (found == nullptr) found = find_nearest(generic, isa, kernel_of(key, ""));
+  if (found == nullptr) found = find(*first->table, isa, algorithm);
+  if (found == nullptr) found = find_nearest(generic, isa, algorithm);
   return found != nullptr ? *found : default_coefficients(device);
 }
 

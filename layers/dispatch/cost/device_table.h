@@ -9,9 +9,10 @@
 //
 // Tables of known devices are in devices/ and compiled into the library. `convscope tune` writes a
 // table of this machine into the cache folder, which comes first. A device without a table uses
-// `generic`, and `explain` says so. A kernel that a table lacks takes its entry from `generic`: its
-// own, else that of another schedule of the algorithm, else that of another instruction set. A
-// kernel that `generic` lacks entirely, such as a plug-in's, has default_coefficients().
+// `generic`, and `explain` says so. A kernel that a table lacks takes the entry of `generic`, else
+// the table's entry of its algorithm ("conv2d direct forward", fitted to all schedules together),
+// else that of `generic`, also of another instruction set. A kernel of an algorithm that no table
+// has, such as a plug-in's, has default_coefficients().
 #pragma once
 
 #include <map>

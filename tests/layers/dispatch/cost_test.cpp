@@ -63,8 +63,10 @@ TEST_F(CostModel, AddsTheTermsOfAKernel) {
   use_device_table(device_table_text(table_with(only("tiles", 10))), DeviceType::cpu);
   EXPECT_NEAR(ms({.issued = 1e6, .tiles = 100}), 1e3 * 1000 * flops_per_cycle(DType::f32) / 1e9,
               1e-9);
-  // Another schedule has no coefficients in this table, so it has the default ones.
-  EXPECT_NEAR(ms({.issued = 1e6, .schedule = "other"}), 1, 1e-9);
+  // An algorithm that no table has takes the default coefficients.
+  EXPECT_NEAR(estimated_ms({"conv2d", "nobody", Direction::forward}, {.issued = 1e6},
+                           DeviceType::cpu, DType::f32),
+              1, 1e-9);
 }
 
 TEST_F(CostModel, WeightsThatArePreparedBeforeAreOnlyRead) {
@@ -271,6 +273,11 @@ TEST_F(CostModel, AKernelThatATableLacksTakesTheNearestEntry) {
             kDefaultOfCpu);
 }
 
+TEST_F(CostModel, AScheduleThatWasNeverTimedTakesTheEntryOfItsAlgorithm) {
+  use_device_table(device_table_text(table_with(only("issued", 3))), DeviceType::cpu);
+  EXPECT_EQ(coefficients_of(kKey, "a new schedule", DeviceType::cpu), only("issued", 3));
+}
+
 TEST_F(CostModel, EveryShippedTableIsSound) {
   ASSERT_TRUE(device_tables().contains("generic"));
   for (const auto& [name, table] : device_tables()) {
@@ -307,6 +314,24 @@ TEST(CostFit, FindsTheCoefficients) {
   for (std::size_t i = 0; i < kCpuTerms.size(); ++i) {
     EXPECT_NEAR(found[i], truth[i], 0.02) << kCpuTerms[i].name;
   }
+}
+
+TEST(CostFit, AScheduleWithFewTimesFollowsItsAlgorithm) {
+  Coefficients truth{};
+  truth[0] = 1.2;
+  truth[4] = 0.5;
+  std::vector<CostSample> samples = made_samples(truth, 0);
+  for (CostSample& sample : samples) sample.kernel = "conv2d a forward many";
+  CostSample rare = samples[0];  // one time does not say how its two terms share it
+  rare.kernel = "conv2d a forward rare";
+  rare.terms = {};
+  rare.terms[0] = rare.terms[4] = 1;
+  rare.seconds = 1.7;
+  samples.push_back(rare);
+  const auto table = fit_table(samples).at("avx2");
+  EXPECT_NEAR(table.at("conv2d a forward")[4], 0.5, 0.02);
+  EXPECT_NEAR(table.at("conv2d a forward rare")[0], 1.2, 0.02);
+  EXPECT_NEAR(table.at("conv2d a forward rare")[4], 0.5, 0.02);
 }
 
 TEST(CostFit, OutliersHaveLittleInfluence) {
