@@ -43,7 +43,7 @@ CONVSCOPE_API std::string measured_fastest(const MeasureKey& key,
 // Returns the seconds of the fastest of 5 to 50 runs, about 50 ms in all, after one warm-up. If the
 // device supports recordings (CUDA graphs), several runs are recorded and replayed up to 5 times,
 // about 5 ms in all. Events time the replays, so the time of the host is not included. If a run
-// takes more than `enough` seconds, it is not timed again.
+// takes more than `enough` seconds, and too long for the host to matter, it is not timed again.
 CONVSCOPE_API double best_seconds(const std::function<void()>& run, Device device,
                                   double enough = 1e300);
 // Returns the answers that the policy has given in this process. Their keys hold operation, device,
