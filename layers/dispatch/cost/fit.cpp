@@ -19,7 +19,7 @@ constexpr const char* kFormat = "convscope cost samples 1";
 constexpr int kSteps = 30;          // of Gauss-Newton
 constexpr int kSweeps = 400;        // of coordinate descent in each step
 constexpr double kPull = 1e-4;      // towards the prior, relative to a term's share of the rows
-constexpr double kRowsOfPrior = 1;  // the prior of a schedule counts as much as so many rows
+constexpr double kRowsOfPrior = 4;  // the prior of a schedule counts as much as so many rows
 
 // Minimises sum over rows of weight (sum_j a_j c_j - target)^2 + pull, c >= 0, starting from c.
 struct Row {
@@ -70,6 +70,21 @@ std::string without_schedule(const std::string& kernel) {
   return kernel.substr(0, end);
 }
 
+// An error of a kernel that takes much longer than another one does not change the choice.
+void set_weights(std::vector<CostSample>& samples) {
+  std::map<std::string, double> fastest;
+  for (const CostSample& sample : samples) {
+    if (!sample.may_be_chosen) continue;
+    double& least = fastest.try_emplace(sample.isa + sample.question, sample.seconds).first->second;
+    least = std::min(least, sample.seconds);
+  }
+  for (CostSample& sample : samples) {
+    const auto found = fastest.find(sample.isa + sample.question);
+    if (found == fastest.end()) continue;
+    sample.weight = std::sqrt(std::min(1.0, found->second / sample.seconds));
+  }
+}
+
 const Coefficients* coefficients_for(const std::map<std::string, CoefficientsByKernel>& table,
                                      const CostSample& sample) {
   const auto isa = table.find(sample.isa);
@@ -86,7 +101,9 @@ double predicted_seconds(const CostSample& sample, const Coefficients& coefficie
 
 Coefficients fit_coefficients(const std::vector<const CostSample*>& rows, const Coefficients& prior,
                               double rows_of_prior) {
-  const double share = kPull + rows_of_prior / static_cast<double>(rows.size());
+  double weight = 0;
+  for (const CostSample* row : rows) weight += row->weight;
+  const double share = kPull + rows_of_prior / weight;
   Coefficients c = prior;
   std::vector<Row> linear(rows.size());
   for (int step = 0; step < kSteps; ++step) {
@@ -96,7 +113,7 @@ Coefficients fit_coefficients(const std::vector<const CostSample*>& rows, const 
       const double p = std::max(predicted_seconds(*rows[i], c), 1e-3 * rows[i]->seconds);
       const double error = std::log(p / rows[i]->seconds);
       linear[i] = {rows[i]->terms, 1 - std::clamp(error, -1.0, 1.0),
-                   std::min(1.0, kOutlier / std::max(std::abs(error), 1e-9))};
+                   rows[i]->weight * std::min(1.0, kOutlier / std::max(std::abs(error), 1e-9))};
       for (double& a : linear[i].a) a /= p;
     }
     solve(linear, prior, share, c);
@@ -104,7 +121,8 @@ Coefficients fit_coefficients(const std::vector<const CostSample*>& rows, const 
   return c;
 }
 
-std::map<std::string, CoefficientsByKernel> fit_table(const std::vector<CostSample>& samples) {
+std::map<std::string, CoefficientsByKernel> fit_table(std::vector<CostSample> samples) {
+  set_weights(samples);
   using Rows = std::vector<const CostSample*>;
   std::map<std::string, std::map<std::string, std::map<std::string, Rows>>> all;
   for (const CostSample& sample : samples) {

@@ -19,13 +19,14 @@ struct CostSample {
   bool held_out = false;      // not fitted: its error is reported
   bool may_be_chosen = true;  // by auto
   double seconds = 0;
+  double weight = 1;        // of its error in the fit; fit_table() sets it
   Coefficients terms = {};  // seconds_per_coefficient()
 
   DeviceType device() const { return isa == "cuda" ? DeviceType::cuda : DeviceType::cpu; }
 };
 
-// Returns coefficients c >= 0 that minimise the sum of log(terms c / seconds)^2 over the rows,
-// where an error above `kOutlier` counts only linearly. Terms that are 0 in all rows get 0.
+// Returns coefficients c >= 0 that minimise the sum of weight log(terms c / seconds)^2 over the
+// rows, where an error above `kOutlier` counts only linearly. Terms that are 0 in all rows get 0.
 // Gauss-Newton steps; each is a non-negative least-squares problem, solved by coordinate descent on
 // the normal equations. A pull towards `prior`, as strong as `rows_of_prior` rows, decides where
 // the rows do not.
@@ -34,10 +35,11 @@ CONVSCOPE_API Coefficients fit_coefficients(const std::vector<const CostSample*>
 inline constexpr double kOutlier = 0.3;
 
 // Fits the samples that are not held out: first all schedules of an algorithm in one direction
-// together, then each schedule, with the first fit as its prior. A schedule that was never timed so
+// together, then each schedule, with the first fit as its prior. The weight of a row is the root of
+// (time of the fastest algorithm for the question / its own time). A schedule that was never timed so
 // has the coefficients of its algorithm. Algorithms with fewer than kLeastRows rows are left out.
 CONVSCOPE_API std::map<std::string, CoefficientsByKernel> fit_table(
-    const std::vector<CostSample>& samples);
+    std::vector<CostSample> samples);
 inline constexpr std::size_t kLeastRows = 6;
 
 CONVSCOPE_API double predicted_seconds(const CostSample& sample, const Coefficients& coefficients);

@@ -345,6 +345,21 @@ TEST(CostFit, OutliersHaveLittleInfluence) {
   EXPECT_LT(report_of(samples, table).median_error, 0.06);
 }
 
+// No coefficients fit both halves. In the second half another algorithm is 25 times as fast.
+TEST(CostFit, ErrorsCountLittleWhereAnotherAlgorithmIsFaster) {
+  Coefficients truth{};
+  truth[0] = 1;
+  std::vector<CostSample> samples = made_samples(truth, 0);
+  for (std::size_t i = samples.size() / 2; i > 0; --i) {
+    samples[i].seconds *= 1.25;
+    CostSample fast = samples[i];
+    fast.kernel = fast.algorithm = "b";
+    fast.seconds /= 25;
+    samples.push_back(fast);
+  }
+  EXPECT_LT(fit_table(samples).at("avx2").at("a")[0], 1.06);  // 1.12 if both halves count equally
+}
+
 TEST(CostFit, TimesThatCheckTheFitAreNotFitted) {
   Coefficients truth{};
   truth[0] = 1;
