@@ -36,8 +36,9 @@ inline constexpr double kOutlier = 0.3;
 
 // Fits the samples that are not held out: first all schedules of an algorithm in one direction
 // together, then each schedule, with the first fit as its prior. The weight of a row is the root of
-// (time of the fastest algorithm for the question / its own time). A schedule that was never timed so
-// has the coefficients of its algorithm. Algorithms with fewer than kLeastRows rows are left out.
+// (time of the fastest algorithm for the question / its own time). A schedule that was never timed
+// so has the coefficients of its algorithm. Algorithms with fewer than kLeastRows rows are left
+// out.
 CONVSCOPE_API std::map<std::string, CoefficientsByKernel> fit_table(
     std::vector<CostSample> samples);
 inline constexpr std::size_t kLeastRows = 6;
