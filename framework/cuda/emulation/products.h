@@ -2,7 +2,9 @@
 // products.h: the operands of emulated tensor-core products, and their accumulators.
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <cstring>
 
 #include "framework/dtype.h"
 #include "framework/int_math.h"
@@ -73,10 +75,36 @@ struct Sums {
 // plus its old value where `add` is set.
 template <int kColumns, class Rows>
 void give_out(const Rows& sums, unsigned lane, float* d, bool add) {
-  for (unsigned i = 0; i < kColumns / 2; ++i) {
-    const unsigned row = lane / 4 + i / 2 % 2 * 8, column = i / 4 * 8 + lane % 4 * 2 + i % 2;
-    d[i] = (add ? d[i] : 0.0f) + sums[row][column];
+  for (unsigned j = 0; j < kColumns / 8; ++j) {
+    for (unsigned half = 0; half < 2; ++half, d += 2) {
+      const float* const pair = &sums[lane / 4 + 8 * half][8 * j + lane % 4 * 2];
+      d[0] = (add ? d[0] : 0.0f) + pair[0];
+      d[1] = (add ? d[1] : 0.0f) + pair[1];
+    }
   }
 }
+
+// The operands of one instruction mma.sync of a warp: A [16 x kDepths] and B [kDepths x 8].
+template <class Number, int kDepths>
+struct WarpFactors {
+  alignas(32) Number rows[16][kDepths], columns[kDepths][8];
+
+  // Sets out[l].d[i] to the sum, in the order of K, of row l/4 + 8 (i/2) and column 2 (l%4) + i%2.
+  template <class Sums>
+  void multiply(std::array<Sums, 32>& out) const {
+    using Vector [[gnu::vector_size(8 * sizeof(Number))]] = Number;
+    for (unsigned row = 0; row < 16; ++row) {
+      Vector sums = {};
+      for (int depth = 0; depth < kDepths; ++depth) {
+        Vector line;
+        std::memcpy(&line, columns[depth], sizeof line);
+        sums += rows[row][depth] * line;
+      }
+      for (unsigned column = 0; column < 8; ++column) {
+        out[row % 8 * 4 + column / 2].d[row / 8 * 2 + column % 2] = sums[column];
+      }
+    }
+  }
+};
 
 }  // namespace emulation

@@ -13,6 +13,10 @@
 
 #include "framework/cuda/launch.cuh"
 
+#if defined(CONVSCOPE_CUDA_EMULATED)
+#include "framework/cuda/emulation/products.h"
+#endif
+
 namespace convscope {
 
 // Computes d += A B of one warp. A is signed or unsigned, B is signed. In lane l, d[0] and d[1]
@@ -32,20 +36,23 @@ __device__ inline void mma_bytes(int* d, const unsigned (&a)[4], unsigned b0, un
   const Sums sums = emulation::warp_collective<Sums>(
       "mma_bytes", mine,
       [](const emulation::Lanes<Operands>& in, emulation::Lanes<Sums>& out) {
+        emulation::WarpFactors<int, 32> factors;
         for (unsigned lane = 0; lane < 32; ++lane) {
-          for (unsigned i = 0; i < 4; ++i) {
-            const unsigned row = lane / 4, column = 2 * (lane % 4) + i % 2;
-            int sum = 0;
-            for (unsigned depth = 0; depth < 32; ++depth) {
-              const unsigned from = depth % 16 / 4, shift = 8 * (depth % 4);
-              const unsigned x = in[row * 4 + from].a[depth / 16 * 2 + i / 2] >> shift & 0xffu;
-              const unsigned w = in[column * 4 + from].b[depth / 16] >> shift & 0xffu;
-              sum += (kSigned ? static_cast<signed char>(x) : static_cast<int>(x)) *
-                     static_cast<signed char>(w);
+          const unsigned line = lane / 4;
+          for (unsigned byte = 0; byte < 4; ++byte) {
+            const unsigned k = lane % 4 * 4 + byte;
+            for (unsigned i = 0; i < 4; ++i) {
+              const unsigned x = in[lane].a[i] >> 8 * byte & 0xffu;
+              factors.rows[line + i % 2 * 8][k + i / 2 * 16] =
+                  kSigned ? static_cast<signed char>(x) : static_cast<int>(x);
             }
-            out[lane].d[i] = sum;
+            for (unsigned i = 0; i < 2; ++i) {
+              const unsigned w = in[lane].b[i] >> 8 * byte & 0xffu;
+              factors.columns[k + i * 16][line] = static_cast<signed char>(w);
+            }
           }
         }
+        factors.multiply(out);
       },
       kAllLanes);
   for (int i = 0; i < 4; ++i) d[i] += sums.d[i];

@@ -15,6 +15,10 @@
 
 #include "framework/cuda/launch.cuh"
 
+#if defined(CONVSCOPE_CUDA_EMULATED)
+#include "framework/cuda/emulation/products.h"
+#endif
+
 namespace convscope {
 
 // Rounds to the nearest TF32, ties away from zero.
@@ -40,17 +44,15 @@ __device__ inline void mma_tf32(float (&d)[4], const float (&a)[4], float b0, fl
       "mma_tf32", mine,
       [](const emulation::Lanes<Operands>& in, emulation::Lanes<Sums>& out) {
         const auto cut = [](float v) { return __uint_as_float(__float_as_uint(v) & 0xffffe000u); };
+        emulation::WarpFactors<float, 8> factors;
         for (unsigned lane = 0; lane < 32; ++lane) {
+          const unsigned line = lane / 4, k = lane % 4;
           for (unsigned i = 0; i < 4; ++i) {
-            const unsigned row = lane / 4, column = 2 * (lane % 4) + i % 2;
-            float sum = 0;
-            for (unsigned depth = 0; depth < 8; ++depth) {
-              sum += cut(in[row * 4 + depth % 4].a[depth / 4 * 2 + i / 2]) *
-                     cut(in[column * 4 + depth % 4].b[depth / 4]);
-            }
-            out[lane].d[i] = sum;
+            factors.rows[line + i % 2 * 8][k + i / 2 * 4] = cut(in[lane].a[i]);
           }
+          for (unsigned i = 0; i < 2; ++i) factors.columns[k + i * 4][line] = cut(in[lane].b[i]);
         }
+        factors.multiply(out);
       },
       kAllLanes);
   for (int i = 0; i < 4; ++i) d[i] += sums.d[i];

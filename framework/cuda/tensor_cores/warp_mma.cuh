@@ -23,7 +23,9 @@
 #include "framework/cuda/launch.cuh"
 #include "framework/cuda/tensor_cores/mma_tf32.cuh"
 
-#if !defined(CONVSCOPE_CUDA_EMULATED)
+#if defined(CONVSCOPE_CUDA_EMULATED)
+#include "framework/cuda/emulation/products.h"
+#else
 #include "framework/cuda/tensor_cores/mma.cuh"
 #endif
 
@@ -111,30 +113,21 @@ inline void mma(float* d, const unsigned (&a)[4], unsigned b0, unsigned b1) {
   const Sums sums = emulation::warp_collective<Sums>(
       "mma", mine,
       [](const emulation::Lanes<Operands>& in, emulation::Lanes<Sums>& out) {
-        float rows[16][16], columns[8][16];
+        emulation::WarpFactors<float, 16> factors;
         for (unsigned lane = 0; lane < 32; ++lane) {
           for (unsigned i = 0; i < 4; ++i) {
             const float2 pair = floats_from_pair<Half>(in[lane].a[i]);
-            float* const to = &rows[lane / 4 + i % 2 * 8][lane % 4 * 2 + i / 2 * 8];
+            float* const to = &factors.rows[lane / 4 + i % 2 * 8][lane % 4 * 2 + i / 2 * 8];
             to[0] = pair.x;
             to[1] = pair.y;
           }
           for (unsigned i = 0; i < 2; ++i) {
             const float2 pair = floats_from_pair<Half>(in[lane].b[i]);
-            float* const to = &columns[lane / 4][lane % 4 * 2 + i * 8];
-            to[0] = pair.x;
-            to[1] = pair.y;
+            factors.columns[lane % 4 * 2 + i * 8][lane / 4] = pair.x;
+            factors.columns[lane % 4 * 2 + i * 8 + 1][lane / 4] = pair.y;
           }
         }
-        for (unsigned lane = 0; lane < 32; ++lane) {
-          for (unsigned i = 0; i < 4; ++i) {
-            const float* const row = rows[lane / 4 + i / 2 * 8];
-            const float* const column = columns[lane % 4 * 2 + i % 2];
-            float sum = 0;
-            for (unsigned depth = 0; depth < 16; ++depth) sum += row[depth] * column[depth];
-            out[lane].d[i] = sum;
-          }
-        }
+        factors.multiply(out);
       },
       kAllLanes);
   for (int i = 0; i < 4; ++i) d[i] += sums.d[i];
