@@ -168,6 +168,8 @@ TEST_F(ClusterGemmOnCuda, AgreesWithTheReference) {
     const ExploreSchedules other(seed);
     for (const Conv2dProblem& z : problems()) {
       if (!testing::takes_entry(turn++)) continue;
+      // The emulation is slow: with the other tilings, it runs a third of these problems.
+      if (seed > 0 && !testing::takes_entry(turn / 3 + seed)) continue;
       ConvolutionCase exact(z, Tier::exact);
       ConvolutionCase bounded(z,
                               testing::kRoundedTiers[turn / 3 % std::size(testing::kRoundedTiers)]);
