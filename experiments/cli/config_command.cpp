@@ -8,6 +8,7 @@
 #include "datasets/dataset.h"
 #include "experiments/cli/command.h"
 #include "experiments/config/build.h"
+#include "experiments/config/no_memory.h"
 #include "experiments/config/shipped/shipped_configs.h"
 #include "experiments/config/sweep_block.h"
 #include "framework/number_text.h"
@@ -38,6 +39,7 @@ int show(const Arguments& arguments) {
 
 void build_all(const ExperimentConfig& config) {
   if (dataset_types().get(config.data.set).sample_shape) {  // otherwise the files would be needed
+    const auto unbacked = no_memory(config);
     const SampleInfo sample = sample_info(config);
     const std::shared_ptr<Module> model = build_model(config, sample.shape, sample.classes);
     check_labels_fit(config, *model, sample);

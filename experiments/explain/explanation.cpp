@@ -5,9 +5,9 @@
 #include <algorithm>
 
 #include "experiments/config/build.h"
+#include "experiments/config/no_memory.h"
 #include "experiments/trainer/recorded_steps.h"
 #include "framework/int_math.h"
-#include "framework/memory/unbacked.h"
 #include "quant/quantize_network.h"
 
 namespace convscope {
@@ -18,12 +18,6 @@ struct Network {
   std::unique_ptr<Pruner> pruner;
   Shape input;
 };
-
-// Returns an allocator that reserves no memory, because nothing is run. For a config with pruning
-// masks, returns null (real memory), because masks depend on the values of the weights.
-std::unique_ptr<UnbackedMemory> no_memory(const ExperimentConfig& config) {
-  return config.sparsity.values().empty() ? std::make_unique<UnbackedMemory>() : nullptr;
-}
 
 // Returns the network with the pruning masks that training attaches, and with its quantisers
 // switched on.

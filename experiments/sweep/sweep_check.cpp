@@ -10,6 +10,7 @@
 
 #include "datasets/dataset.h"
 #include "experiments/config/build.h"
+#include "experiments/config/no_memory.h"
 #include "experiments/sweep/member_state.h"
 #include "experiments/trainer/setup.h"
 #include "framework/memory/memory.h"
@@ -41,6 +42,7 @@ void check_algorithms(const ExperimentConfig& config, Module& model, const Shape
 void build(const ExperimentConfig& config) {
   backend_of(config.device);
   if (!dataset_types().get(config.data.set).sample_shape) return;
+  const auto unbacked = no_memory(config);
   const SampleInfo sample = sample_info(config);
   const std::shared_ptr<Module> model = build_model(config, sample.shape, sample.classes);
   check_labels_fit(config, *model, sample);

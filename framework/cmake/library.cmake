@@ -81,21 +81,24 @@ function(convscope_compile_quickly)
   set_property(SOURCE ${ARGV} PROPERTY SKIP_PRECOMPILE_HEADERS ON)
 endfunction()
 convscope_compile_quickly(${convscope_quick_sources})
-# Files whose code takes most of the time of a training step are compiled one by one, not in units of several files
-# (unity.cmake).
+# Files whose code takes most of the time of a training step, or draws millions of weights, are compiled one by one, not
+# in units of several files (unity.cmake).
 set(convscope_kernel_sources ${convscope_sources})
 list(FILTER convscope_kernel_sources INCLUDE REGEX
-  "(_cpu\\.cpp|/layers/((deform_)?conv2d|sparse_conv)/.+/.*|/framework/simd/.*)$")
+  "(_cpu\\.cpp|/layers/init\\.cpp|/layers/((deform_)?conv2d|sparse_conv)/.+/.*|/framework/simd/.*)$")
 list(REMOVE_ITEM convscope_sources ${convscope_kernel_sources})
-convscope_unite(core convscope_sources)
 # Sanitizer checks multiply the code size. In a sanitizer build, the tests spend most time in kernels, in generating
-# synthetic digits, and above all in the reference implementations. The loops of a reference make many small calls,
-# which are fast only at -O2.
+# synthetic digits, and above all in the reference implementations and in comparing results with them. These loops make
+# many small calls, which are fast only at -O2.
+if(CONVSCOPE_SANITIZE)
+  set(convscope_reference_sources ${convscope_kernel_sources} ${convscope_sources})
+  list(FILTER convscope_reference_sources INCLUDE REGEX "/(reference|check/matrix)/")
+  list(REMOVE_ITEM convscope_sources ${convscope_reference_sources})
+endif()
+convscope_unite(core convscope_sources)
 if(CONVSCOPE_SANITIZE)
   # The speed of these kernels does not matter in a sanitizer build. So they are compiled in units of several files,
   # too, except for the reference implementations.
-  set(convscope_reference_sources ${convscope_kernel_sources})
-  list(FILTER convscope_reference_sources INCLUDE REGEX "/reference/")
   list(REMOVE_ITEM convscope_kernel_sources ${convscope_reference_sources})
   convscope_unite(kernel convscope_kernel_sources)
   list(APPEND convscope_kernel_sources ${convscope_reference_sources})
@@ -222,7 +225,8 @@ if(CONVSCOPE_SANITIZE)
   endif()
   set_property(SOURCE ${convscope_simd_sources} APPEND PROPERTY COMPILE_OPTIONS ${checks})
   # These files contain unrolled tiles, and optimising one file takes half a minute. Their tests
-  # take only seconds without optimisation.
+  # take only seconds without optimisation. The undefined-behaviour sanitizer checks only the scalar copy: the copies
+  # share the arithmetic of indices and sizes, in which it finds errors, and it takes a fifth of their compile time.
   set(slow ${convscope_simd_sources})
   list(FILTER slow INCLUDE REGEX
     "/(block_sparse|depthwise_(forward|backward|nchw16c|nchw16c_weight)|batch_lanes_gradient)_simd")
@@ -243,6 +247,9 @@ foreach(isa IN LISTS convscope_isas)
   endif()
   set_target_properties(convscope_simd_${isa} PROPERTIES POSITION_INDEPENDENT_CODE ON
     CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)
+  if(NOT isa STREQUAL "scalar")
+    set_target_properties(convscope_simd_${isa} PROPERTIES CONVSCOPE_NO_UNDEFINED ON)
+  endif()
   target_include_directories(convscope_simd_${isa} PRIVATE ${CMAKE_CURRENT_SOURCE_DIR}
     ${convscope_generated_includes})
   target_compile_definitions(convscope_simd_${isa} PRIVATE CONVSCOPE_ISA=isa_${isa}

@@ -51,10 +51,20 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_L
   # GCC 12 warns about overlapping copies inside std::string where there are none (GCC bug 105651).
   target_compile_options(convscope_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wno-restrict>)
 endif()
+# A target with the property CONVSCOPE_NO_UNDEFINED is compiled without the undefined-behaviour sanitizer. The options of
+# a target come before those of the libraries it links, so its own -fno-sanitize=undefined would have no effect.
 if(CONVSCOPE_SANITIZE)
+  string(REPLACE "," ";" kinds ${CONVSCOPE_SANITIZE})
+  foreach(kind IN LISTS kinds)
+    set(wanted 1)
+    if(kind STREQUAL "undefined")
+      set(wanted "$<NOT:$<BOOL:$<TARGET_PROPERTY:CONVSCOPE_NO_UNDEFINED>>>")
+    endif()
+    target_compile_options(convscope_flags INTERFACE
+      $<$<AND:${wanted},$<COMPILE_LANGUAGE:CXX>>:-fsanitize=${kind}>)
+  endforeach()
   target_compile_options(convscope_flags INTERFACE
-    "$<$<COMPILE_LANGUAGE:CXX>:-fsanitize=${CONVSCOPE_SANITIZE};-fno-sanitize-recover=all>"
-    $<$<COMPILE_LANGUAGE:CXX>:-fno-omit-frame-pointer>)
+    "$<$<COMPILE_LANGUAGE:CXX>:-fno-sanitize-recover=all;-fno-omit-frame-pointer>")
   target_link_options(convscope_flags INTERFACE -fsanitize=${CONVSCOPE_SANITIZE})
   if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")  # GCC's macro, for both compilers
     # At -O1, some loops with an unroll pragma are not unrolled, and clang would warn.

@@ -157,11 +157,15 @@ Tensor plain_images(const Tensor& stored, const Shape& shape, ActivationLayout l
 bool has_clean_lanes(const Tensor& stored, const Shape& shape, ActivationLayout layout) {
   if (layout == ActivationLayout::nchw) return true;
   const std::int64_t lanes = channel_block(shape[1], layout);
-  const std::int64_t plane = shape[2] * shape[3] * lanes;
-  const std::int64_t blocks = ceil_div(shape[1], lanes);
-  for (std::int64_t i = 0; i < stored.numel(); ++i) {
-    const std::int64_t channel = i / plane % blocks * lanes + i % lanes;
-    if (channel >= shape[1] && stored.at(i) != 0) return false;
+  const std::int64_t blocks = ceil_div(shape[1], lanes), pixels = shape[2] * shape[3];
+  const std::int64_t first = shape[1] - (blocks - 1) * lanes;  // of the last block's unused lanes
+  for (std::int64_t n = 0; n < shape[0]; ++n) {
+    for (std::int64_t pixel = 0; pixel < pixels; ++pixel) {
+      const std::int64_t at = (((n + 1) * blocks - 1) * pixels + pixel) * lanes;
+      for (std::int64_t lane = first; lane < lanes; ++lane) {
+        if (stored.at(at + lane) != 0) return false;
+      }
+    }
   }
   return true;
 }

@@ -44,7 +44,7 @@ ExperimentConfig config_of(const std::filesystem::path& path) {
   ExperimentConfig config = text.str().find("\nsweep:") != std::string::npos
                                 ? load_sweep(path).members.at(0).config
                                 : load_config(path);
-  config.data.batch_size = std::min<std::int64_t>(config.data.batch_size, 4);
+  config.data.batch_size = std::min<std::int64_t>(config.data.batch_size, 2);
   if (config.quant) config.quant->start_from.clear();
   return config;
 }

@@ -11,6 +11,7 @@
 #include "experiments/config/conv_layers.h"
 #include "experiments/run_folder/layer_table.h"
 #include "experiments/trainer/train_step.h"
+#include "framework/memory/unbacked.h"
 
 namespace convscope {
 namespace {
@@ -42,6 +43,7 @@ TEST(ModelConfigs, EveryConfigBuildsANetworkThatCanBeExplained) {
     if (has_sweep(file.path())) overrides = {"sweep=null"};
     const ExperimentConfig config = load_config(file.path(), overrides);
     const SampleInfo sample = sample_info(config);
+    const UnbackedMemory nothing;  // nothing is run
     const auto network = build_model(config, sample.shape, sample.classes);
     const Shape input = batch_shape(config, sample.shape);
     Shape output{config.data.batch_size, sample.classes};

@@ -36,7 +36,7 @@ def patterns(root):
     """Returns pairs of a file and a pattern. Patterns with variables of the shell or of CMake are left out."""
     found = []
     for name, filters in (("tests/CMakeLists.txt", r'GTEST_FILTER=([^"${}\n]+)"|set\(overlaps "([^"]+)"'),
-                          (".ci/jobs.sh", r"(?m)^long\+?='?([^'\n]+)|^where_threads_meet=\"([^\"]+)")):
+                          (".ci/jobs.sh", r"(?m)^long\+?='?([^'\n]+)|^where_threads_meet\+?=[\"']([^\"'\n]+)")):
         for groups in re.findall(filters, (root / name).read_text()):
             found += [(name, one) for text in groups for one in re.split(r"[:\s]|(?<!\w)-", text)]
     for path in sorted((root / "tests/mutants/list").glob("*.txt")):

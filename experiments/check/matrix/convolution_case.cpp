@@ -462,12 +462,13 @@ std::string ConvolutionCase::compare(const Conv2dAlgorithm& algorithm, Direction
   const char* with = extra ? " (with bias or accumulating)" : "";
   double errors = 0;
   double squares = 0;
+  double bound = allowed(algorithm, direction, extra, 0);
   for (std::size_t i = 0; i < result.size(); ++i) {
     const double right = tier_ == Tier::exact && is_half(output_type(direction))
                              ? rounded_to(problem_.dtype, static_cast<float>(expected.values[i]))
                              : expected.values[i];
     const double error = std::abs(static_cast<double>(result[i]) - right);
-    const double bound = allowed(algorithm, direction, extra, right);
+    if (is_half(problem_.dtype)) bound = allowed(algorithm, direction, extra, right);
     errors += error * error;
     squares += right * right;
     if (error <= bound) continue;  // false for NaN

@@ -11,6 +11,7 @@
 #include "experiments/config/build.h"
 #include "experiments/config/compose.h"
 #include "experiments/config/document.h"
+#include "experiments/config/no_memory.h"
 
 namespace convscope {
 namespace {
@@ -71,6 +72,7 @@ Recipe recipe_for(const StarterRequest& request) {
   const std::string minimal = cat("data: {set: ", request.data, "}\nmodel: {type: ", request.model,
                                   out.contains("model.stem") ? ", stem: cifar" : "", "}\n");
   const ExperimentConfig config = parse_config_text(minimal, request.file);
+  const auto unbacked = no_memory(config);
   const int classes = data.classes > 0 ? data.classes : 10;
   check_labels_fit(
       config, *build_model(config, image, classes),

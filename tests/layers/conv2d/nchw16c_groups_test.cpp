@@ -110,9 +110,10 @@ TEST(Nchw16cGroups, AgreeWhereBlocksKernelsAndBordersEnd) {
 }
 
 TEST(Nchw16cGroups, AgreeOnRandomProblemsWithOneAndTwoThreads) {
+  const auto count = testing::number_from_environment("CONVSCOPE_TEST_RANDOM_PROBLEMS", 150);
   const MachineScope scope;
-  for (std::uint64_t i = 0; i < 150; ++i) {
-    const auto turn = static_cast<std::int64_t>(i);
+  for (std::int64_t turn = 0; turn < count; ++turn) {
+    const auto i = static_cast<std::uint64_t>(turn);
     Conv2dProblem problem = testing::random_problem(78, i);
     problem.groups = 2 + turn % 11;
     problem.k = problem.c = problem.groups * (std::int64_t{2} << turn % 3);

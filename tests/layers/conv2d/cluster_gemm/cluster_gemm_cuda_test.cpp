@@ -168,6 +168,9 @@ TEST_F(ClusterGemmOnCuda, AgreesWithTheReference) {
     const ExploreSchedules other(seed);
     for (const Conv2dProblem& z : problems()) {
       if (!testing::takes_entry(turn++)) continue;
+      // The emulation is slow: with the other tilings, it runs a third of these problems. They run
+      // the same kernels in f32 and bf16 as all of them.
+      if (seed > 0 && !testing::takes_entry(turn / 3 + seed + 2)) continue;
       ConvolutionCase exact(z, Tier::exact);
       ConvolutionCase bounded(z,
                               testing::kRoundedTiers[turn / 3 % std::size(testing::kRoundedTiers)]);
