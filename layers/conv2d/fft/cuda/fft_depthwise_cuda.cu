@@ -78,7 +78,7 @@ struct DepthwisePlan {
   bool forward;
   Span down, across;
   int length = 0;
-  PlaneSet read, made;
+  PlaneSet read = {}, made = {};
 };
 
 // Counts the kernel that transforms images. In backward_weight, a second kernel adds the spectra of
@@ -140,7 +140,7 @@ __device__ inline Place place_of_item(const PlaneSet& z, Index item, Index chann
 
 template <class T>
 struct DepthwiseWork {
-  PlaneSet read, made;
+  PlaneSet read = {}, made = {};
   Index items = 0, pairs = 0;  // counts for a channel
   const T* from = nullptr;
   const float2* weights = nullptr;  // [C, frequencies]
