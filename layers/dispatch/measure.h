@@ -42,8 +42,9 @@ CONVSCOPE_API std::string measured_fastest(const MeasureKey& key,
                                            const std::function<SecondsOf()>& timing);
 // Returns the seconds of the fastest of 5 to 50 runs, about 50 ms in all, after one warm-up. If the
 // device supports recordings (CUDA graphs), several runs are recorded and replayed up to 5 times,
-// about 5 ms in all. Events time the replays, so the time of the host is not included. If a run
-// takes more than `enough` seconds, and too long for the host to matter, it is not timed again.
+// about 5 ms in all. Events time the replays, so the time of the host is not included. A run that
+// takes more than `enough` seconds is not timed again, except where launches by the host may be
+// most of its time.
 CONVSCOPE_API double best_seconds(const std::function<void()>& run, Device device,
                                   double enough = 1e300);
 // Returns the answers that the policy has given in this process. Their keys hold operation, device,
